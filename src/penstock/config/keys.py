@@ -221,6 +221,27 @@ KEYS: Mapping[str, ConfigKey] = {
             "Copies of the state of each task that other ordinary processes keep up to date, to take the task over.",
         ),
         ConfigKey(
+            "acceptable.recovery.lag",
+            whole(0),
+            10_000,
+            "medium",
+            "Records of the state of a task that another ordinary process may lack to get the task at once.",
+        ),
+        ConfigKey(
+            "max.warmup.replicas",
+            whole(1),
+            2,
+            "medium",
+            "Copies at one time that ordinary processes make of the state of tasks which are to move to them.",
+        ),
+        ConfigKey(
+            "probing.rebalance.interval.ms",
+            whole(60_000),
+            600_000,
+            "low",
+            "Time (ms) after which ordinary processes look whether a task can move whose copy was not ready.",
+        ),
+        ConfigKey(
             "num.stream.threads",
             whole(1),
             1,

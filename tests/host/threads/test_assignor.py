@@ -8,7 +8,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.host.threads.assignor import Candidate, Plan, assign, owners
+from penstock.host.threads.assignor import Candidate, Plan, State, assign, owners
 from penstock.host.threads.assignor import given as given_at_once
 from penstock.plan.subtopology import TaskId
 
@@ -31,7 +31,7 @@ def groups(draw: st.DrawFn) -> Group:
             f"p{draw(st.integers(0, count))}",
             draw(st.integers(0, 3)),
             frozenset(draw(owned)),
-            frozenset(draw(others)),
+            dict.fromkeys(draw(others), draw(st.integers(0, 40_000))),
         )
         for n in range(count)
     ]
@@ -41,6 +41,11 @@ def groups(draw: st.DrawFn) -> Group:
 def settled(members: list[Candidate], plan: Plan) -> list[Candidate]:
     """Return the members as they are when all have what the plan gives them."""
     return [one._replace(generation=9, owned=plan.active[one.member]) for one in members]
+
+
+def copied(members: list[Candidate], plan: Plan, end: int) -> list[Candidate]:
+    """Return the members as they are when the copies that the plan asks for are ready."""
+    return [one._replace(positions=dict.fromkeys(plan.standby[one.member], end)) for one in members]
 
 
 @settings(deadline=None)
@@ -78,7 +83,7 @@ def test_nobody_gets_a_task_that_another_still_has(group: Group) -> None:
 @given(groups(), st.integers(0, 3))
 def test_standbys_are_on_other_processes(group: Group, number: int) -> None:
     members, tasks = group
-    plan = assign(members, tasks, tasks, number)
+    plan = assign(members, tasks, tasks, State(standbys=number))
     process = {one.member: one.process for one in members}
     for task in tasks:
         where = [
@@ -115,10 +120,63 @@ def test_the_tasks_of_a_member_that_has_gone_are_all_that_moves() -> None:
 def test_a_task_goes_to_a_member_that_has_its_state() -> None:
     task = TaskId(0, 0)
     first, second, third = group_of(set(), set(), set())
-    third = third._replace(held=frozenset([task]))
-    assert assign([first, second, third], [task]).active["m2"] == {task}
+    second, third = second._replace(positions={task: 4}), third._replace(positions={task: 5})
+    state = State({task: 7}, standbys=1)
+    assert assign([first, second, third], [task], [task], state).active["m2"] == {task}
     first = first._replace(owned=frozenset([task]))
-    assert assign([first, second, third], [task], [task], 1).standby["m2"] == {task}
+    assert assign([first, second, third], [task], [task], state).standby["m2"] == {task}
+
+
+END = 30_000
+
+
+@settings(deadline=None, max_examples=30)
+@given(groups(), st.integers(0, 2), st.integers(1, 3))
+def test_tasks_move_behind_their_copies_until_members_have_equal_numbers(
+    group: Group, standbys: int, warm_ups: int
+) -> None:
+    members, tasks = group
+    state = State(dict.fromkeys(tasks, END), standbys, warm_ups=warm_ups)
+    owned: dict[TaskId, str] = {}
+    for _ in range(len(tasks) + 2):
+        plan = assign(members, tasks, tasks, state)
+        assert Counter(task for of_member in plan.active.values() for task in of_member) == Counter(tasks)
+        moving = sum(map(len, plan.standby.values())) - len(tasks) * standbys
+        assert moving <= warm_ups
+        for one in members:
+            for task in plan.active[one.member]:
+                others = [each.positions.get(task, 0) for each in members]
+                is_ready = owned.get(task) == one.member or one.positions.get(task, 0) >= END - state.acceptable_lag
+                assert is_ready or task not in owned or max(others) < END - state.acceptable_lag
+        owned = {task: member for member, of_member in plan.active.items() for task in of_member}
+        members = copied(settled(members, plan), plan, END)
+        if not plan.waiting:
+            break
+    assert not plan.waiting
+    sizes = [len(of_member) for of_member in plan.active.values()]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_a_task_stays_with_its_owner_until_the_new_member_has_a_copy() -> None:
+    first, second = group_of({TaskId(0, 0), TaskId(0, 1)}, set())
+    tasks = sorted(first.owned)
+    state = State(dict.fromkeys(tasks, END))
+    plan = assign([first, second], tasks, tasks, state)
+    assert (plan.active["m0"], plan.active["m1"]) == (first.owned, frozenset())
+    [moving] = plan.standby["m1"]
+    assert plan.waiting == {moving}
+    nearly = second._replace(positions={moving: END - 10_001})
+    assert assign([first, nearly], tasks, tasks, state) == plan
+    ready = second._replace(positions={moving: END - 10_000})
+    moved = assign([first, ready], tasks, tasks, state)
+    assert (moved.active["m1"], moved.waiting) == (frozenset([moving]), frozenset())
+
+
+def test_a_task_whose_state_nobody_has_goes_to_its_member_at_once() -> None:
+    tasks = [TaskId(0, 0), TaskId(0, 1)]
+    plan = assign(group_of(set(), set()), tasks, tasks, State(dict.fromkeys(tasks, END)))
+    assert [len(plan.active[member]) for member in ("m0", "m1")] == [1, 1]
+    assert not plan.waiting
 
 
 def test_of_two_members_with_one_task_the_one_of_the_later_generation_has_it() -> None:

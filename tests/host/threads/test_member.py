@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -20,16 +21,16 @@ TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, retry_ms=100, refused_m
 NONE = ErrorCode.none
 
 
-def subscribed(owned: Sequence[TaskId] = (), instance: str = "") -> bytes:
+def subscribed(owned: Sequence[TaskId] = (), instance: str = "", rules: Rules = RULES) -> bytes:
     pairs = [(task.subtopology, task.partition) for task in owned]
-    return encode_subscription(Subscription(1, "p", RULES.application, 1, pairs, instance=instance), RULES)
+    return encode_subscription(Subscription(1, "p", rules.application, 1, pairs, instance=instance), rules)
 
 
 class Game:
     """A member, and the coordinator that answers it."""
 
-    def __init__(self, instance: str = "") -> None:
-        self.member = m.Member(RULES, TIMING, instance)
+    def __init__(self, instance: str = "", rules: Rules = RULES) -> None:
+        self.member = m.Member(rules, TIMING, instance)
         self.now = 0
         self.steps: list[m.Step] = []
 
@@ -307,6 +308,21 @@ def test_a_static_member_goes_on_with_the_plan_of_its_life_before_and_gives_up_w
     assert isinstance(assigned, v.Assigned)
     assert len(assigned.tasks) == 2
     assert join == m.Join("me", 2, assigned.tasks)
+
+
+def test_the_leader_joins_again_after_a_time_where_tasks_wait_for_warm_ups() -> None:
+    rules = replace(RULES, stateful=frozenset(TASKS), acceptable_lag=0)
+    game = Game(rules=rules)
+    game(m.Begin())
+    members = {"me": subscribed(TASKS, rules=rules), "other": subscribed(rules=rules)}
+    [sync] = game(m.JoinAnswered(NONE, "me", 1, "me", members, dict.fromkeys(TASKS, 1)))
+    assert isinstance(sync, m.Sync)
+    assert game(m.SyncAnswered(NONE, sync.assignments["me"])) == [v.Assigned(frozenset(TASKS))]
+    for _ in range(599):
+        game(m.Tick(), 1_000)
+        assert game(m.HeartbeatAnswered(NONE, game.now)) == []
+    game(m.Tick(), 1_000)
+    assert game(m.HeartbeatAnswered(NONE, game.now)) == [m.Join("me", 1, frozenset(TASKS))]
 
 
 def test_leaving_says_so_and_ends(stable: Game) -> None:

@@ -30,7 +30,7 @@ def subscribed(process: str, owned: list[TaskId], rules: Rules = RULES, version:
 
 def test_a_subscription_is_read_as_it_was_written() -> None:
     found = decode_subscription("m", subscribed("p", TASKS[:2]))
-    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), frozenset())
+    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), {})
     assert subscribed("p", TASKS[:1])[:2] == b"\x00\x02"  # the format in which Kafka's tools read it
 
 
@@ -43,9 +43,24 @@ def test_each_member_computes_what_the_leader_has_planned() -> None:
 
 def test_a_task_waits_for_its_owner() -> None:
     assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [])}, RULES)
-    kept, _, reported = follow("a", assignments["a"], RULES)
-    assert (len(kept), reported) == (2, frozenset(TASKS))
-    assert follow("b", assignments["b"], RULES) == (frozenset(), frozenset(), frozenset())
+    share = follow("a", assignments["a"], RULES)
+    assert (len(share.tasks), share.reported, share.is_final) == (2, frozenset(TASKS), True)
+    assert follow("b", assignments["b"], RULES) == (frozenset(), frozenset(), frozenset(), True)
+
+
+def test_a_member_keeps_a_copy_of_a_task_that_waits_for_its_owner() -> None:
+    rules = replace(RULES, stateful=frozenset(TASKS), standbys=1)
+    assignments = lead({"a": subscribed("p", TASKS, rules), "b": subscribed("q", [], rules)}, rules)
+    share = follow("b", assignments["b"], rules)
+    assert (share.tasks, share.standbys) == (frozenset(), frozenset(TASKS))
+
+
+def test_a_task_waits_for_a_warm_up_by_the_ends_and_the_settings_of_the_leader() -> None:
+    rules = replace(RULES, stateful=frozenset(TASKS), acceptable_lag=5, warm_ups=1)
+    members = {"a": subscribed("p", TASKS, rules), "b": subscribed("q", [], rules)}
+    assignments = lead(members, rules, dict.fromkeys(TASKS, 6))
+    share = follow("b", assignments["b"], replace(rules, acceptable_lag=7))
+    assert (len(share.standbys), share.is_final) == (1, False)
 
 
 def test_a_static_member_has_its_share_by_its_name() -> None:

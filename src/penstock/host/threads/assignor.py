@@ -2,14 +2,19 @@
 and compares (`subscription`).
 
 Rules, in this order: each task has one member; members have equal numbers of tasks, but for one; a task stays where it
-is; a task goes to a member that has its state; the tasks of a sub-topology are spread over the members. A plan that is
-the input of the next one stays as it is, so a group comes to rest. Standbys are on other processes than their task.
+is; a task goes to the member that lacks the least of its state; the tasks of a sub-topology are spread over members. A
+plan that is the input of the next one stays as it is, so a group comes to rest. Standbys are on other processes than
+their task.
+
+A task whose new member lacks more than `acceptable.recovery.lag` records of its state stays with one that has them, and
+the new member keeps a copy: a warm-up. It gets the task in a later plan, for which the leader asks again and again
+(KIP-441, Kafka class: HighAvailabilityTaskAssignor).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
 from penstock.plan.subtopology import TaskId
@@ -26,21 +31,48 @@ class Candidate(NamedTuple):
         process: the process that it is in; a task and its standbys are in different ones.
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has.
-        held: the tasks whose state it has on its disk.
+        positions: how much it has of the state of other tasks, as the sum of the next offsets of their changelogs.
     """
 
     member: str
     process: str
     generation: int
     owned: frozenset[TaskId]
-    held: frozenset[TaskId] = frozenset()
+    positions: Mapping[TaskId, int] = {}
+
+
+class State(NamedTuple):
+    """What the leader knows of the state of tasks, and what it is set up with.
+
+    Args:
+        ends: of the changelogs of each task, as the sum of their ends; a task without is restored at once anywhere.
+        standbys: the number of standbys of each of these tasks (num.standby.replicas), fewer where there are fewer
+            processes.
+        acceptable_lag: the records that a member may lack to get a task (acceptable.recovery.lag).
+        warm_ups: the most warm-ups at one time (max.warmup.replicas).
+    """
+
+    ends: Mapping[TaskId, int] = {}
+    standbys: int = 0
+    acceptable_lag: int = 10_000
+    warm_ups: int = 2
+
+
+NO_STATE: Final = State()
+"""Where nothing is known, and nothing is to be kept."""
 
 
 class Plan(NamedTuple):
-    """The tasks and the standbys of each member, by its name."""
+    """The tasks and the standbys of each member, by its name; warm-ups are standbys. waiting: the tasks that stay where
+    they are until another member has their state."""
 
     active: Mapping[str, frozenset[TaskId]]
     standby: Mapping[str, frozenset[TaskId]]
+    waiting: frozenset[TaskId] = frozenset()
+
+
+Lag = Callable[[TaskId, Candidate], int]
+"""How many records of the state of a task a member lacks."""
 
 
 def owners(candidates: Collection[Candidate]) -> dict[TaskId, str]:
@@ -52,7 +84,10 @@ def owners(candidates: Collection[Candidate]) -> dict[TaskId, str]:
 
 
 def assign(
-    candidates: Collection[Candidate], tasks: Collection[TaskId], stateful: Collection[TaskId] = (), standbys: int = 0
+    candidates: Collection[Candidate],
+    tasks: Collection[TaskId],
+    stateful: Collection[TaskId] = (),
+    state: State = NO_STATE,
 ) -> Plan:
     """Return which member is to have which tasks.
 
@@ -60,27 +95,35 @@ def assign(
         candidates: the members, at least one.
         tasks: the tasks of the application.
         stateful: those of them that have standbys.
-        standbys: the number of standbys of each of these; fewer where there are fewer processes.
+        state: of these.
     """
-    members = sorted(candidates)
+    members = sorted(candidates, key=lambda one: one.member)
     wanted = set(tasks)
     owner = {task: member for task, member in owners(members).items() if task in wanted}
-    least, larger = divmod(len(wanted), len(members))
-    active: dict[str, set[TaskId]] = {}
-    for one in members:
-        mine = [task for task, member in owner.items() if member == one.member]
-        room = least + (larger > 0)
-        active[one.member] = set(_spread(mine)[:room])
-        larger -= len(active[one.member]) > least
-    placed = set[TaskId]().union(*active.values())
-    for task in sorted(wanted - placed):
-        free = [one for one in members if len(active[one.member]) < least + (larger > 0)]
-        chosen = min(free, key=lambda one: _cost(task, one, active[one.member]))
-        larger -= len(active[chosen.member]) >= least
-        active[chosen.member].add(task)
+
+    def lag(task: TaskId, one: Candidate) -> int:
+        is_owner = owner.get(task) == one.member
+        return 0 if is_owner else max(0, state.ends.get(task, 0) - one.positions.get(task, 0))
+
+    target = _balanced(members, wanted, owner, lag)
+    active = {member: set(of_member) for member, of_member in target.items()}
+    moves: dict[TaskId, str] = {}
+    for task in sorted(wanted & set(stateful)):
+        [new] = (one for one in members if task in target[one.member])
+        ready = [one for one in members if lag(task, one) <= state.acceptable_lag]
+        if new not in ready and ready:
+            keeper = min(ready, key=lambda one: (owner.get(task) != one.member, len(active[one.member]), one.member))
+            active[new.member].remove(task)
+            active[keeper.member].add(task)
+            moves[task] = new.member
+    standby = _standbys(members, active, sorted(wanted & set(stateful)), state.standbys, moves, lag)
+    warm_ups = [(task, member) for task, member in moves.items() if task not in standby[member]]
+    for task, member in warm_ups[: state.warm_ups]:
+        standby[member].add(task)
     return Plan(
         {member: frozenset(of_member) for member, of_member in active.items()},
-        _standbys(members, active, sorted(wanted & set(stateful)), standbys),
+        {member: frozenset(of_member) for member, of_member in standby.items()},
+        frozenset(moves),
     )
 
 
@@ -104,14 +147,40 @@ def _spread(tasks: Collection[TaskId]) -> Sequence[TaskId]:
     return sorted(ranks, key=lambda task: ranks[task])
 
 
-def _cost(task: TaskId, candidate: Candidate, of_member: Collection[TaskId]) -> tuple[bool, int, int, str]:
-    of_subtopology = sum(each.subtopology == task.subtopology for each in of_member)
-    return task not in candidate.held, of_subtopology, len(of_member), candidate.member
+def _balanced(
+    members: Sequence[Candidate], wanted: Set[TaskId], owner: Mapping[TaskId, str], lag: Lag
+) -> dict[str, set[TaskId]]:
+    """Return the tasks of each member where all states are alike."""
+    least, larger = divmod(len(wanted), len(members))
+    active: dict[str, set[TaskId]] = {}
+    for one in members:
+        mine = [task for task, member in owner.items() if member == one.member]
+        room = least + (larger > 0)
+        active[one.member] = set(_spread(mine)[:room])
+        larger -= len(active[one.member]) > least
+    placed = set[TaskId]().union(*active.values())
+    for task in sorted(wanted - placed):
+        free = [one for one in members if len(active[one.member]) < least + (larger > 0)]
+        costs = {one.member: _cost(task, lag(task, one), active[one.member]) for one in free}
+        chosen = min(costs, key=lambda member: (*costs[member], member))
+        larger -= len(active[chosen]) >= least
+        active[chosen].add(task)
+    return active
+
+
+def _cost(task: TaskId, lag: int, of_member: Collection[TaskId]) -> tuple[int, int, int]:
+    return lag, sum(each.subtopology == task.subtopology for each in of_member), len(of_member)
 
 
 def _standbys(
-    members: Sequence[Candidate], active: Mapping[str, Collection[TaskId]], tasks: Sequence[TaskId], number: int
-) -> dict[str, frozenset[TaskId]]:
+    members: Sequence[Candidate],
+    active: Mapping[str, Collection[TaskId]],
+    tasks: Sequence[TaskId],
+    number: int,
+    moves: Mapping[TaskId, str],
+    lag: Lag,
+) -> dict[str, set[TaskId]]:
+    """Return the standbys of each member; one is where its task is to move, if it is to."""
     result: dict[str, set[TaskId]] = {one.member: set() for one in members}
     for task in tasks:
         processes = {one.process for one in members if task in active[one.member]}
@@ -119,7 +188,15 @@ def _standbys(
             free = [one for one in members if one.process not in processes]
             if not free:
                 break
-            chosen = min(free, key=lambda one: (task not in one.held, len(result[one.member]), one.member))
+            chosen = min(
+                free,
+                key=lambda one: (
+                    moves.get(task) != one.member,
+                    lag(task, one),
+                    len(result[one.member]),
+                    one.member,
+                ),
+            )
             result[chosen.member].add(task)
             processes.add(chosen.process)
-    return {member: frozenset(of_member) for member, of_member in result.items()}
+    return result

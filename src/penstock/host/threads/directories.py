@@ -97,6 +97,10 @@ class StateDirectory:
             directory.leave()
             raise
 
+    def has_base(self, task: TaskId) -> bool:
+        """Return whether there is a directory for the base of `task`."""
+        return self._task_path(task).is_dir()
+
     def seal(self, tasks: Iterable[TaskId]) -> None:
         """Mark the bases of `tasks`, all closed, as complete: they stay valid after a restart of the machine."""
         for task in tasks:

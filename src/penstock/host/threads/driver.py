@@ -25,6 +25,7 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.errors import StreamsError
 from penstock.host.api import HostListener, StateQueries
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
@@ -42,19 +43,21 @@ from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
-from penstock.host.threads.standbys import Standbys
+from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.topics import check_sink_topics
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.restore_listener import StateRestoreListener
+from penstock.task.changelog_copy import ChangelogStamp
 
 _log = logging.getLogger(__name__)
 
 MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 """Makes the member of the group; it gives its events to the third argument."""
 
+_ENDS_MS = 3_000  # all members wait for the leader's answer
 _LAST_SECONDS = 1.0  # for each thread to end, behind the end of the instance
 
 
@@ -189,6 +192,9 @@ class ThreadsHost:
         opened.callback(fetcher.close)
         standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base)
         self._standbys = standbys
+        positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
+        opened.callback(positions.close)
+        self._look_at_disk(layout, positions)
         opener = StateOpener(
             layout,
             admin,
@@ -203,9 +209,11 @@ class ThreadsHost:
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        workers = _Workers(self._application_id, runner, opener, standbys, purge, self._post)
+        workers = _Workers(self._application_id, runner, opener, standbys, positions, purge, self._post)
         opened.callback(workers.close)
-        make_membership = self._make_membership or partial(GroupMembership, process=self._directory.process_id())
+        make_membership = self._make_membership or partial(
+            GroupMembership, process=self._directory.process_id(), state=positions
+        )
         membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
@@ -228,6 +236,21 @@ class ThreadsHost:
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
+
+    def _look_at_disk(self, layout: Layout, positions: StatePositions) -> None:
+        """Find out how much of the state of tasks an earlier run has left."""
+        for task in filter(self._directory.has_base, layout.stateful):
+            try:
+                base = self._directory.open_base(task)
+            except StreamsError as error:
+                _log.warning("The state of task %s on this machine does not count: %s", task, error)
+                continue
+            try:
+                stamp = base.stamp()
+                if stamp is not None:
+                    positions.take(task, ChangelogStamp.decode(stamp))
+            finally:
+                base.close()
 
     def _output(self, membership: Membership) -> Output:
         """Return where output goes; raises KafkaError if an earlier transaction of this instance cannot be ended."""
@@ -328,12 +351,14 @@ class _Workers:
         runner: TaskRunner,
         opener: StateOpener,
         standbys: Standbys,
+        positions: StatePositions,
         purge: RecordPurge,
         post: Post,
     ) -> None:
         self._runner = runner
         self._opener = opener
         self._standbys = standbys
+        self._positions = positions
         self._purge = purge
         self._post = post
         self._processing: QueuedThread[TaskAction] = QueuedThread(f"penstock-{name}-processing", self._process)
@@ -357,7 +382,10 @@ class _Workers:
         self._processing.close(_LAST_SECONDS)
 
     def _process(self, action: TaskAction) -> None:
-        self._post(self._runner.do(action))
+        event = self._runner.do(action)
+        if isinstance(event, v.Closed) and event.stamp is not None:
+            self._positions.take(event.task, event.stamp)
+        self._post(event)
 
     def _restore(self, action: RestoreAction) -> None:
         try:

@@ -6,6 +6,7 @@ its own: while a join waits for other members, brokers answer nothing else on it
 
 from __future__ import annotations
 
+import logging
 import queue
 import select
 import socket
@@ -31,11 +32,13 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.layout import Layout
-from penstock.host.threads.membership import Post
+from penstock.host.threads.membership import Post, TaskPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
+
+_log = logging.getLogger(__name__)
 
 # The oldest versions are the first ones with static members, of Kafka 2.3.
 JOIN_GROUP: Final = Api("JoinGroup", 11, 5, 9)
@@ -72,15 +75,30 @@ class GroupMembership:
         config: its configuration.
         post: takes the events.
         process: the id of this process, None for a new one.
+        state: what is known of the state of tasks, None for nothing.
 
     Raises:
         ConfigError: a configuration key has a wrong value.
     """
 
-    def __init__(self, layout: Layout, config: StreamsConfig, post: Post, process: str | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        config: StreamsConfig,
+        post: Post,
+        process: str | None = None,
+        state: TaskPositions | None = None,
+    ) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])
-        self._rules = Rules(layout.groups, layout.stateful, config["num.standby.replicas"])
+        self._rules = Rules(
+            layout.groups,
+            layout.stateful,
+            config["num.standby.replicas"],
+            config["acceptable.recovery.lag"],
+            config["max.warmup.replicas"],
+        )
+        self._state = state
         self._process = process or uuid.uuid4().hex
         self._post = post
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
@@ -88,7 +106,8 @@ class GroupMembership:
         heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
         given = str(settings.get("group.instance.id", ""))
         self._instance = f"{given}-{_THREAD}" if given else ""
-        self._member = m.Member(self._rules, m.Timing(self._session_ms, heartbeat_ms), self._instance)
+        timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
+        self._member = m.Member(self._rules, timing, self._instance)
         self._lock = threading.Lock()
         self._lost_is_told = False
         self._is_leaving = False
@@ -240,7 +259,7 @@ class GroupMembership:
         match step:
             case m.Join(member_id, generation, owned):
                 body = self._join_body(member_id, generation, owned)
-                self._request(JOIN_GROUP, body, _joined, self._rebalance_ms)
+                self._request(JOIN_GROUP, body, self._joined, self._rebalance_ms)
             case m.Sync(member_id, generation, assignments):
                 each = [{"member_id": one, "assignment": content} for one, content in assignments.items()]
                 body = {
@@ -276,8 +295,15 @@ class GroupMembership:
 
     def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
         tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
+        positions = {} if self._state is None else self._state.positions()
         subscription = Subscription(
-            VERSION, self._process, self._rules.application, generation, tasks, instance=self._instance
+            VERSION,
+            self._process,
+            self._rules.application,
+            generation,
+            tasks,
+            [(*task, position) for task, position in sorted(positions.items())],
+            self._instance,
         )
         return {
             "group_id": self._group,
@@ -288,6 +314,18 @@ class GroupMembership:
             "protocol_type": _PROTOCOL_TYPE,
             "protocols": [{"name": ASSIGNOR, "metadata": encode_subscription(subscription, self._rules)}],
         }
+
+    def _joined(self, answer: Message) -> m.JoinAnswered:
+        # The leader of old, which is static and has started again, leads no rebalance.
+        leader = "" if answer.get("skip_assignment") else answer["leader"]
+        members = {one["member_id"]: one["metadata"] for one in answer["members"]}
+        ends = None
+        if leader and leader == answer["member_id"] and self._rules.stateful and self._state is not None:
+            try:
+                ends = self._state.ends()
+            except KafkaError as error:
+                _log.warning("Tasks are assigned without regard to who has how much of their state: %s", error)
+        return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
 
     def _request(self, api: Api, body: Message, take: Callable[[Message], m.Happening], waits_ms: int = 0) -> None:
         """Send a request; `take` makes of its answer what happens. waits_ms: how long the coordinator may wait."""
@@ -407,13 +445,6 @@ _REPEATED: Final = (
     ErrorCode.not_coordinator,
     ErrorCode.request_timed_out,
 )
-
-
-def _joined(answer: Message) -> m.JoinAnswered:
-    members = {one["member_id"]: one["metadata"] for one in answer["members"]}
-    # The leader of old, which is static and has started again, leads no rebalance.
-    leader = "" if answer.get("skip_assignment") else answer["leader"]
-    return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members)
 
 
 def _synced(answer: Message) -> m.SyncAnswered:

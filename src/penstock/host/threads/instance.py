@@ -192,7 +192,7 @@ class Instance:
             case v.Applied(task, due):
                 self._tasks[task].due_ms = due
                 self._answered(task)
-            case v.Closed(task):
+            case v.Closed(task=task):
                 self._closed(task)
             case v.MembershipLost(error):
                 self._assigned = None

@@ -15,12 +15,15 @@ _log = logging.getLogger(__name__)
 
 _ACTED_ON: Final = frozenset(
     (
+        "acceptable.recovery.lag",
         "buffered.records.per.partition",
         "commit.interval.ms",
+        "max.warmup.replicas",
         "num.standby.replicas",
         "num.stream.threads",
         "penstock.buffer.max.bytes",
         "poll.ms",
+        "probing.rebalance.interval.ms",
     )
 )
 

@@ -58,6 +58,12 @@ class Layout:
         spec = self.spec(task)
         return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
+    def followed_changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
+        """Return the changelog partitions that a standby of `task` follows: those that the task writes. Of a source
+        topic a copy must not have more than the task has committed."""
+        written = self.written_changelogs(task)
+        return {store: partition for store, partition in self.changelogs(task).items() if store in written}
+
     @cached_property
     def stateful(self) -> frozenset[TaskId]:
         """The tasks that write changelogs, so that others can keep a copy of their state."""

@@ -17,6 +17,7 @@ Rules:
   assignment arrives: else a task that was closed in between would belong to nobody.
 - A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
   and the assignment of the life before, which the leader planned for what was reported then.
+- Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -59,13 +60,15 @@ class Begin:
 
 @dataclass(frozen=True)
 class JoinAnswered:
-    """The answer to JoinGroup. members: the subscriptions of all members, for the leader."""
+    """The answer to JoinGroup. members: the subscriptions of all members, for the leader. ends: for it too, of the
+    changelogs of each task, as the sum of their ends; None if they are not known."""
 
     code: int
     member_id: str = ""
     generation: int = NO_GENERATION
     leader: str = ""
     members: Mapping[str, bytes | memoryview] | None = None
+    ends: Mapping[TaskId, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -211,12 +214,13 @@ _OUT: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generati
 @dataclass(frozen=True)
 class Timing:
     """session_ms, heartbeat_ms: session.timeout.ms and heartbeat.interval.ms; retry_ms: the pause after a lost
-    connection; refused_ms: after a refusal that does not pass."""
+    connection; refused_ms: after a refusal that does not pass; probing_ms: probing.rebalance.interval.ms."""
 
     session_ms: int
     heartbeat_ms: int
     retry_ms: int = 100
     refused_ms: int = 1_000
+    probing_ms: int = 600_000
 
 
 class Member:
@@ -238,6 +242,8 @@ class Member:
         self._out = False
         self._session_until = 0
         self._next_ms: int | None = None
+        self._leads = False
+        self._probe_ms: int | None = None
         self.state = State.UNJOINED
         self.member_id = ""
         self.generation = NO_GENERATION
@@ -326,9 +332,10 @@ class Member:
         self.member_id, self.generation = answer.member_id, answer.generation
         self._session_until = now + self._timing.session_ms
         assignments: Mapping[str, bytes] = {}
-        if answer.leader == answer.member_id:
+        self._leads = answer.leader == answer.member_id
+        if self._leads:
             try:
-                assignments = lead(answer.members or {}, self._rules)
+                assignments = lead(answer.members or {}, self._rules, answer.ends)
             except IncompatibleMemberError as error:
                 return self._fail(error, now)
         self.state, self._out = State.SYNCING, True
@@ -338,15 +345,16 @@ class Member:
         if answer.code != ErrorCode.none:
             return self._refused(answer.code, now)
         try:
-            tasks, standbys, reported = follow(self._instance or self.member_id, answer.assignment, self._rules)
+            share = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
             return self._fail(error, now)
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
-        self._must_rejoin = bool(reported - tasks)
-        self._pending = self._held - tasks
-        self._held |= tasks
-        return [v.Assigned(tasks, standbys), *self._rejoin_if_free()]
+        self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
+        self._must_rejoin = bool(share.reported - share.tasks)
+        self._pending = self._held - share.tasks
+        self._held |= share.tasks
+        return [v.Assigned(share.tasks, share.standbys), *self._rejoin_if_free()]
 
     def _rejoin_if_free(self) -> list[Step]:
         """Join again where the tasks that others wait for are closed."""
@@ -357,7 +365,8 @@ class Member:
         if answer.code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             return self._refused(answer.code, now)
         self._session_until = answer.sent_ms + self._timing.session_ms
-        if answer.code == ErrorCode.rebalance_in_progress:
+        must_probe = self._probe_ms is not None and now >= self._probe_ms
+        if answer.code == ErrorCode.rebalance_in_progress or must_probe:
             return self._join()
         return self._rejoin_if_free()
 

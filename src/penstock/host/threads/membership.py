@@ -14,6 +14,19 @@ Post = Callable[[v.Event], None]
 """Gives an event to the core, from any thread."""
 
 
+class TaskPositions(Protocol):
+    """How much there is of the state of tasks. The thread of the group asks."""
+
+    def positions(self) -> Mapping[TaskId, int]:
+        """Return what this instance has of the state of tasks that it does not run, as the sum of the next offsets of
+        their changelogs."""
+        ...
+
+    def ends(self) -> Mapping[TaskId, int]:
+        """Return the sum of the ends of the changelogs of each task; raises KafkaError if the brokers do not answer."""
+        ...
+
+
 class Membership(Protocol):
     """The member of the group that an instance is. It tells `Assigned` and `MembershipLost` from its own thread."""
 

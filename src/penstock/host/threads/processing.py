@@ -46,6 +46,7 @@ class _RunningTask(Protocol):
     def run(self, action: v.Run) -> v.Ran: ...
     def prepare(self, now_ms: int) -> v.Prepared: ...
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied: ...
+    def stamp(self) -> ChangelogStamp: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None: ...
@@ -125,15 +126,18 @@ class TaskRunner:
         return v.Started(id, task.next_wall_clock_ms())
 
     def _close(self, id: TaskId, state: OpenedState | None) -> v.Closed:
+        stamp = None
         if state is not None:
+            stamp = state.stamp
             state.base.close()
         task = self._tasks.pop(id, None)
         if id == GLOBAL_TASK:
             self._global = None
         if task is not None:
+            stamp = task.stamp()
             with suppress(StreamsError):  # of a processor's `close`; what is committed stands
                 task.close()
-        return v.Closed(id)
+        return v.Closed(id, stamp)
 
 
 class ActiveStreamTask:
@@ -250,6 +254,10 @@ class ActiveStreamTask:
         """Return the next offset of every partition, of those without new records as they were."""
         return {**self._positions, **self._task.positions()}
 
+    def stamp(self) -> ChangelogStamp:
+        """Return what the base holds."""
+        return self._stamp
+
     def close(self) -> None:
         """Close the processors, the stores and the base."""
         try:
@@ -320,6 +328,10 @@ class GlobalTask:
         self._stamp = ChangelogStamp(self._stamp.layouts, dict(self._positions), metadata)
         self._task.committed(self._changes, self._stamp.encode())
         return v.Applied(GLOBAL_TASK, None)
+
+    def stamp(self) -> ChangelogStamp:
+        """Return what the base holds."""
+        return self._stamp
 
     def close(self) -> None:
         """Close the processors, the stores and the base."""

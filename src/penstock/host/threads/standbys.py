@@ -1,5 +1,5 @@
 """Copies of the state of tasks that other instances run, kept up to date from their changelogs (Kafka classes:
-StandbyTask, DefaultStateUpdater). The restore thread calls it.
+StandbyTask, DefaultStateUpdater), which the restore thread calls; and what the group learns of how much there is.
 
 A store that is filled from a source topic is not followed: its copy must not be ahead of the offsets that its task has
 committed. The restore brings it to them.
@@ -16,7 +16,7 @@ from penstock.host.threads.layout import Layout
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
-from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,9 @@ class Standbys:
         copy = ChangelogCopy(self._layout.spec(task).stores, self._layout.changelogs(task), self._layout.config, base)
         self._copies[task] = copy
         self._unread.add(task)
-        self._readers.update({partition: (copy, store) for store, partition in self._followed(task).items()})
+        self._readers.update(
+            {partition: (copy, store) for store, partition in self._layout.followed_changelogs(task).items()}
+        )
 
     def take(self, task: TaskId) -> ChangelogCopy | None:
         """Return the copy of `task`, which is no standby from now on; None if it was none."""
@@ -81,7 +83,7 @@ class Standbys:
         if copy is None:
             return None
         self._positions = {other: position for other, position in self._positions.items() if other != task}
-        partitions = list(self._followed(task).values())
+        partitions = list(self._layout.followed_changelogs(task).values())
         for partition in partitions:
             del self._readers[partition]
         if task in self._unread:
@@ -120,7 +122,8 @@ class Standbys:
                 copy, store = self._readers[partition]
                 copy.reached(store, max(end, copy.position(store)))
         self._positions = {
-            task: sum(copy.position(store) for store in self._followed(task)) for task, copy in self._copies.items()
+            task: sum(copy.position(store) for store in self._layout.followed_changelogs(task))
+            for task, copy in self._copies.items()
         }
         return 0 if arrived else _WAIT_SECONDS
 
@@ -134,17 +137,13 @@ class Standbys:
             self._consumer.close()
             self._consumer = None
 
-    def _followed(self, task: TaskId) -> dict[str, TopicPartition]:
-        written = self._layout.written_changelogs(task)
-        return {store: p for store, p in self._layout.changelogs(task).items() if store in written}
-
     def _following(self) -> Consumer:
         """Return the consumer, which follows all copies."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
             self._unread = set(self._copies)
         if self._unread:
-            changelogs = {task: self._followed(task) for task in self._unread}
+            changelogs = {task: self._layout.followed_changelogs(task) for task in self._unread}
             partitions = [partition for each in changelogs.values() for partition in each.values()]
             begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
             for task, each in changelogs.items():
@@ -162,3 +161,39 @@ class Standbys:
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
+
+
+class StatePositions:
+    """How much this instance has of the state of tasks, on its disk too, and how much there is (implements
+    membership.TaskPositions)."""
+
+    def __init__(self, layout: Layout, standbys: Standbys, make_admin: Callable[[], Admin]) -> None:
+        """Know of nothing on the disk. make_admin: for the thread of the group, if it asks for ends."""
+        self._layout = layout
+        self._standbys = standbys
+        self._make_admin = make_admin
+        self._admin: Admin | None = None
+        self._closed: dict[TaskId, int] = {}
+
+    def take(self, task: TaskId, stamp: ChangelogStamp) -> None:
+        """Take what the closed base of a task holds; from any thread."""
+        if task in self._layout.stateful:
+            changelogs = self._layout.followed_changelogs(task).values()
+            self._closed[task] = sum(stamp.offsets.get(partition, 0) for partition in changelogs)
+
+    def positions(self) -> Mapping[TaskId, int]:
+        """Return how much there is here, by task."""
+        return {**self._closed.copy(), **self._standbys.positions()}
+
+    def ends(self) -> Mapping[TaskId, int]:
+        """Return how much there is at all, by task; raises KafkaError if the brokers do not answer."""
+        if self._admin is None:
+            self._admin = self._make_admin()
+        changelogs = {task: self._layout.followed_changelogs(task).values() for task in self._layout.stateful}
+        ends = self._admin.end_offsets([partition for each in changelogs.values() for partition in each])
+        return {task: sum(ends[partition] for partition in each) for task, each in changelogs.items()}
+
+    def close(self) -> None:
+        """Release the connection."""
+        if self._admin is not None:
+            self._admin.close()

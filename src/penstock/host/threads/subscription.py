@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssi
 from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription
 
 from penstock.errors import StreamsError
-from penstock.host.threads.assignor import VERSION, Candidate, Plan, assign, given
+from penstock.host.threads.assignor import VERSION, Candidate, Plan, State, assign, given
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.wire.codec import Codec, Message, entity_codec
@@ -47,7 +47,7 @@ class Subscription(msgspec.Struct, frozen=True):
         application: a digest of its tasks; those of all members are equal.
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has, each as the pair of its numbers.
-        held: the tasks whose state it has on its disk, likewise.
+        positions: of the tasks whose state it has: the two numbers, and the sum of the next offsets of its changelogs.
         instance: its group.instance.id, empty where it has none.
     """
 
@@ -56,7 +56,7 @@ class Subscription(msgspec.Struct, frozen=True):
     application: str
     generation: int
     owned: list[tuple[int, int]]
-    held: list[tuple[int, int]] = []
+    positions: list[tuple[int, int, int]] = []
     instance: str = ""
 
     def name(self, member: str) -> str:
@@ -66,8 +66,9 @@ class Subscription(msgspec.Struct, frozen=True):
 
     def candidate(self, name: str) -> Candidate:
         """Return the member of this subscription as the assignor has it."""
-        owned, held = (frozenset(TaskId(*task) for task in tasks) for tasks in (self.owned, self.held))
-        return Candidate(name, self.process, self.generation, owned, held)
+        owned = frozenset(TaskId(*task) for task in self.owned)
+        positions = {TaskId(*task): position for *task, position in self.positions}
+        return Candidate(name, self.process, self.generation, owned, positions)
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -75,23 +76,50 @@ class Assignment(msgspec.Struct, frozen=True):
 
     Args:
         version: of the rules by which all members plan.
-        members: the inputs of the plan: the subscriptions of all members by name, compressed.
+        inputs: of the plan (`Inputs`), compressed.
         digest: of the leader's plan.
     """
 
     version: int
-    members: bytes
+    inputs: bytes
     digest: bytes
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """What a plan is made from.
+
+    Args:
+        members: the subscriptions of all members by name.
+        ends: of the changelogs of each task: its two numbers, and the sum of their ends.
+        standbys: as the leader is set up, like the next two.
+    """
+
+    members: dict[str, Subscription]
+    ends: list[tuple[int, int, int]]
+    standbys: int
+    acceptable_lag: int
+    warm_ups: int
+
+    def candidates(self) -> list[Candidate]:
+        """Return the members."""
+        return [one.candidate(name) for name, one in sorted(self.members.items())]
+
+    def plan(self, rules: Rules) -> Plan:
+        """Return the plan."""
+        ends = {TaskId(*task): end for *task, end in self.ends}
+        state = State(ends, self.standbys, self.acceptable_lag, self.warm_ups)
+        return assign(self.candidates(), rules.groups, rules.stateful, state)
 
 
 class Share(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
-    may be what it had in its life before."""
+    may be what it had in its life before. is_final: whether no task of the group waits for a warm-up."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
     reported: frozenset[TaskId]
+    is_final: bool
 
 
 @dataclass(frozen=True)
@@ -101,12 +129,16 @@ class Rules:
     Args:
         groups: the partitions that each task reads.
         stateful: the tasks that have standbys.
-        standbys: their number (num.standby.replicas).
+        standbys: their number (num.standby.replicas), where this member leads, like the next two.
+        acceptable_lag: the records that a member may lack of the state of a task to get it (acceptable.recovery.lag).
+        warm_ups: the most copies at one time that are made to move a task (max.warmup.replicas).
     """
 
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
     stateful: frozenset[TaskId] = frozenset()
     standbys: int = 0
+    acceptable_lag: int = 10_000
+    warm_ups: int = 2
 
     @cached_property
     def topics(self) -> list[str]:
@@ -119,13 +151,8 @@ class Rules:
         parts = (
             sorted((str(task), [str(partition) for partition in group]) for task, group in self.groups.items()),
             sorted(map(str, self.stateful)),
-            self.standbys,
         )
         return hashlib.sha256(repr(parts).encode()).hexdigest()
-
-    def plan(self, candidates: Collection[Candidate]) -> Plan:
-        """Return the plan for these members."""
-        return assign(candidates, self.groups, self.stateful, self.standbys)
 
 
 def encode_subscription(subscription: Subscription, rules: Rules) -> bytes:
@@ -157,12 +184,15 @@ def decode_subscription(member: str, content: bytes | memoryview) -> Subscriptio
         ) from error
 
 
-def lead(members: Mapping[str, bytes | memoryview], rules: Rules) -> dict[str, bytes]:
+def lead(
+    members: Mapping[str, bytes | memoryview], rules: Rules, ends: Mapping[TaskId, int] | None = None
+) -> dict[str, bytes]:
     """Return the assignments that the leader of a group gives, by member.
 
     Args:
         members: the subscriptions of all members by id.
         rules: the leader's.
+        ends: of the changelogs of each task, as the sum of their ends; None if they are not known.
 
     Raises:
         IncompatibleMemberError: a member is not of this application, or has other tasks.
@@ -171,16 +201,17 @@ def lead(members: Mapping[str, bytes | memoryview], rules: Rules) -> dict[str, b
     for member, one in found.items():
         if one.application != rules.application:
             raise IncompatibleMemberError(
-                f"The member {member} of the group has other tasks than this one: the topologies, the partitions of "
-                "their topics or num.standby.replicas differ. Stop all instances before you start a changed program."
+                f"The member {member} of the group has other tasks than this one: the topologies or the partitions of "
+                "their topics differ. Stop all instances before you start a changed program."
             )
-    named = {one.name(member): one for member, one in found.items()}
-    candidates = [one.candidate(name) for name, one in named.items()]
-    plan = rules.plan(candidates)
-    inputs = zlib.compress(msgspec.msgpack.encode({name: named[name] for name in sorted(named)}))
-    data = Assignment(min(VERSION, *(one.version for one in found.values())), inputs, digest(plan))
+    named = {one.name(member): one for member, one in sorted(found.items())}
+    known = [(*task, end) for task, end in sorted((ends or {}).items())]
+    inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups)
+    plan = inputs.plan(rules)
+    content = zlib.compress(msgspec.msgpack.encode(inputs))
+    data = Assignment(min(VERSION, *(one.version for one in found.values())), content, digest(plan))
     user_data = msgspec.msgpack.encode(data)
-    tasks = given(plan, candidates)
+    tasks = given(plan, inputs.candidates())
     return {
         member: _encoded(
             _ASSIGNMENT, {"assigned_partitions": _by_topic(rules, tasks[one.name(member)]), "user_data": user_data}
@@ -202,23 +233,22 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
-        unpacked = zlib.decompressobj().decompress(data.members, _MOST_BYTES)
-        members = msgspec.msgpack.decode(unpacked, type=dict[str, Subscription])
+        unpacked = zlib.decompressobj().decompress(data.inputs, _MOST_BYTES)
+        inputs = msgspec.msgpack.decode(unpacked, type=Inputs)
     except (MalformedMessageError, msgspec.DecodeError, struct.error, zlib.error) as error:
         raise IncompatibleMemberError(
             f"The leader of the group is not of this application: the assignment cannot be read ({error}). Give each "
             "application its own application.id."
         ) from error
-    candidates = [one.candidate(each) for each, one in members.items()]
-    plan = rules.plan(candidates) if candidates else Plan({}, {})
+    plan = inputs.plan(rules) if inputs.members else Plan({}, {})
     if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
             f"This instance (rules of version {VERSION}) assigns tasks otherwise than the leader of the group (version "
             f"{data.version}). Run the same version of Penstock and of the program in all instances."
         )
-    [reported] = (one.owned for one in candidates if one.member == name)
-    tasks = given(plan, candidates)[name]
-    return Share(tasks, plan.standby[name] | (plan.active[name] - tasks) & rules.stateful, reported)
+    tasks = given(plan, inputs.candidates())[name]
+    standbys = plan.standby[name] | (plan.active[name] - tasks) & rules.stateful
+    return Share(tasks, standbys, inputs.members[name].candidate(name).owned, not plan.waiting)
 
 
 def digest(plan: Plan) -> bytes:

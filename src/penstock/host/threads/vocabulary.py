@@ -163,9 +163,10 @@ class Applied:
 
 @dataclass(frozen=True)
 class Closed:
-    """A task is closed, and its base free for others."""
+    """A task is closed, and its base free for others. stamp: what the base holds, None if it held nothing."""
 
     task: TaskId
+    stamp: ChangelogStamp | None = None
 
 
 @dataclass(frozen=True)
