@@ -152,6 +152,17 @@ def test_what_retention_and_clients_delete_is_not_missing(tmp_path: Path, caplog
     assert caplog.text == ""
 
 
+def test_a_segment_that_ends_after_a_clean_stop_leaves_nothing_missing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        partition = open_partition(tmp_path, **SMALL)
+        fill(partition, 2)
+        partition.close()
+    assert segments_in(tmp_path) == [0, 2, 4]
+    assert not caplog.text
+
+
 def test_gaps_of_a_compaction_are_not_missing_and_a_lost_segment_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -342,6 +342,7 @@ class Log:
         must_flush = min(self.config.flush_messages, self.config.flush_ms) < NEVER
         if self._unflushed and must_flush:
             last.flush()
+        last.remove_index()  # a clean stop wrote that no segment follows
         active = self._segment(last.next_offset)
         # The file is made at once: it is what keeps the next offset if all segments before it are deleted.
         active.create()

@@ -349,8 +349,7 @@ class Segment:
         Raises:
             OSError: the batch could not be written whole; the file is as before.
         """
-        if self._has_index_file:
-            self._forget_index_file()
+        self.remove_index()
         written = 0
         try:
             while written < len(batch):
@@ -366,11 +365,17 @@ class Segment:
             del self._newest[0]
         self._note(header)
 
-    def _forget_index_file(self) -> None:
-        self._index = self._loaded_index
-        self._index_path.unlink(missing_ok=True)
-        self._has_index_file = False
-        self.followed_by = NO_SEGMENT
+    def remove_index(self) -> None:
+        """Remove the file of the index, because what it says is about to change.
+
+        Raises:
+            OSError: that failed.
+        """
+        if self._has_index_file:
+            self._index = self._loaded_index
+            self._index_path.unlink(missing_ok=True)
+            self._has_index_file = False
+            self.followed_by = NO_SEGMENT
 
     def flush(self) -> None:
         """Force the batches to disk.
