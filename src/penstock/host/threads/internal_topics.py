@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from penstock.client.api import Admin, NewTopic
 from penstock.errors import StreamsError, TopicExistsError
@@ -43,12 +43,23 @@ def make_internal_topics(layout: Layout, admin: Admin, topics: Mapping[str, int]
             _check(wanted, admin.topics())
 
 
-def _check(wanted: list[NewTopic], topics: Mapping[str, int]) -> None:
+def wrong_partitions(layout: Layout, topics: Mapping[str, int]) -> Iterator[str]:
+    """Yield which internal topics exist with another number of partitions than tasks need. topics: as in
+    `make_internal_topics`."""
+    return _wrong(internal_topics(layout), topics)
+
+
+def _wrong(wanted: list[NewTopic], topics: Mapping[str, int]) -> Iterator[str]:
     for topic in wanted:
         found = topics.get(topic.name, topic.partitions)
         if found != topic.partitions:
-            raise StreamsError(
+            yield (
                 f"Existing internal topic {topic.name} has invalid partitions: expected: {topic.partitions}; actual: "
                 f"{found}. Its records belong to other tasks: use another application.id, or delete the topic with the "
                 "state that it holds (penstock topics delete)."
             )
+
+
+def _check(wanted: list[NewTopic], topics: Mapping[str, int]) -> None:
+    for text in _wrong(wanted, topics):
+        raise StreamsError(text)

@@ -1,0 +1,216 @@
+"""What an instance would take over from the application that had its group before, such as one of Kafka Streams in
+Java: offsets and changelogs; and what is in the way. A start takes over: names, offsets and bytes are the same.
+
+This only reads. What nobody can check from here: that operators and serdes do the same as in the other program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from penstock.client.api import Admin, Fetcher, GroupDescription, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import committed_offsets
+from penstock.config import StreamsConfig
+from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
+from penstock.host.threads.committing import PartitionMetadata
+from penstock.host.threads.internal_topics import wrong_partitions
+from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.topics import source_topics
+from penstock.plan.subtopology import BuiltTopology
+from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.state.memory import MemoryBase
+from penstock.task.changelog_copy import ChangelogCopy
+
+_TRIED_RECORDS: Final = 100
+"""The last records of each changelog partition that must be of its store."""
+
+
+class Input(NamedTuple):
+    """A partition that a task reads, and where an instance would go on. committed: None for a partition without an
+    offset. end: of the partition. partition_time: ms, NO_TIMESTAMP for unknown."""
+
+    partition: TopicPartition
+    committed: int | None
+    end: int
+    partition_time: int
+
+
+class Store(NamedTuple):
+    """A store that would be restored. records: the offsets that its changelog has, at most so many records."""
+
+    name: str
+    changelog: str
+    records: int
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """What would be taken over.
+
+    group: as it is now. inputs: the partitions of the topics that tasks read. stores: those with a changelog.
+    obstacles: why an instance would not start, or not go on where the other application has stopped. warnings: what a
+    person should look at.
+    """
+
+    group: GroupDescription
+    inputs: tuple[Input, ...] = ()
+    stores: tuple[Store, ...] = ()
+    obstacles: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
+    """Return what an instance with this topology and configuration would take over now.
+
+    Raises ConfigError if a key is wrong, KafkaError if brokers do not answer.
+    """
+    group = str(config.required("application.id"))
+    with ExitStack() as opened:
+        admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
+        opened.callback(admin.close)
+        opened.callback(fetcher.close)
+        cluster = opened.enter_context(Cluster(config))
+        found = Takeover(admin.describe_group(group))
+        found = replace(found, obstacles=tuple(_members(found.group)))
+        topics = admin.topics()
+        try:
+            layout = layout_of(built, config, topics)
+        except StreamsError as error:
+            return replace(found, obstacles=(*found.obstacles, str(error)))
+        try:
+            committed = committed_offsets(cluster, group, [p for p in layout.readers if p.topic in topics])
+        except UnstableOffsetCommitError:
+            waiting = f"A transaction of the group {group} is open: wait for it, or see `penstock transactions list`."
+            return replace(found, obstacles=(*found.obstacles, waiting))
+        return _Inspection(layout, topics, admin, fetcher, committed).completed(found)
+
+
+def _members(group: GroupDescription) -> Iterator[str]:
+    if group.members:
+        clients = ", ".join(sorted({f"{member.client_id} at {member.host}" for member in group.members}))
+        yield (
+            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {clients}. Stop the application "
+            "that they are of; a member that did not leave is in the group until its session.timeout.ms has passed."
+        )
+    elif group.group_type.lower() == "streams":
+        yield (
+            f"The group {group.group_id} is of the type streams (group.protocol=streams), which other members cannot "
+            "join. Save its offsets (penstock groups describe), delete the group, and set them again."
+        )
+
+
+class _Inspection:
+    """Looks at topics and offsets of an application."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        topics: Mapping[str, int],
+        admin: Admin,
+        fetcher: Fetcher,
+        committed: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> None:
+        self._layout = layout
+        self._topics = topics
+        self._admin = admin
+        self._fetcher = fetcher
+        self._committed = committed
+        self._group = str(layout.config["application.id"])
+
+    def completed(self, found: Takeover) -> Takeover:
+        """Return `found` with inputs and stores, and what is in their way."""
+        inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
+        begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
+        wrong = list(wrong_partitions(self._layout, self._topics))
+        obstacles = [*wrong, *self._out_of_range(begins, ends), *self._other_topics()]
+        warnings = list(self._without_offset(inputs))
+        stores = []
+        for changelog, places in sorted(self._changelogs().items()):
+            name = places[0][0]
+            if changelog not in self._topics:
+                if self._committed:
+                    obstacles.append(
+                        f"Store {name} has no changelog: there is no topic {changelog}. Does the other application use "
+                        "another name for the store or its operator? Compare `penstock describe` with its description."
+                    )
+            elif not wrong:
+                partitions = [partition for _, partition in places]
+                size = self._size(partitions)
+                stores.append(Store(name, changelog, sum(size.values())))
+                obstacles += self._unfit(name, partitions)
+        return replace(
+            found,
+            inputs=tuple(self._input(partition, ends[partition]) for partition in inputs),
+            stores=tuple(stores),
+            obstacles=(*found.obstacles, *obstacles),
+            warnings=(*found.warnings, *warnings),
+        )
+
+    def _input(self, partition: TopicPartition, end: int) -> Input:
+        found = self._committed.get(partition)
+        if found is None:
+            return Input(partition, None, end, NO_TIMESTAMP)
+        return Input(partition, found.offset, end, PartitionMetadata.decode(found.metadata).partition_time)
+
+    def _out_of_range(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Iterator[str]:
+        for partition, (offset, _) in sorted(self._committed.items()):
+            if not begins[partition] <= offset <= ends[partition]:
+                yield (
+                    f"The group {self._group} has committed offset {offset} of {partition}, which has the offsets "
+                    f"{begins[partition]} to {ends[partition]}: its records there are gone, or it is another topic. "
+                    "Set the offset (penstock groups reset)."
+                )
+
+    def _other_topics(self) -> Iterator[str]:
+        """Yield which internal topics of the application this topology does not have."""
+        ends = ("-changelog", "-repartition")
+        for topic in sorted(self._topics):
+            if topic.startswith(f"{self._group}-") and topic.endswith(ends) and topic not in self._own():
+                what = "a store" if topic.endswith(ends[0]) else "a repartition"
+                yield (
+                    f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
+                    "describe` gives with those of the other application; if it is old, delete the topic."
+                )
+
+    def _own(self) -> frozenset[str]:
+        return frozenset([*self._layout.topology.repartition_topics, *self._changelogs()])
+
+    def _without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
+        if not self._committed:
+            yield f"The group {self._group} has committed no offset: this is the first start of the application."
+            return
+        external = source_topics(self._layout.topology)
+        for partition in inputs:
+            if partition.topic in external and partition not in self._committed:
+                yield f"The group {self._group} has no offset of {partition}: auto.offset.reset says where it begins."
+
+    def _changelogs(self) -> dict[str, list[tuple[str, TopicPartition]]]:
+        """Return the partitions of each changelog topic, with the name of their store."""
+        found: dict[str, list[tuple[str, TopicPartition]]] = {}
+        for task in sorted(self._layout.groups):
+            for store, partition in self._layout.changelogs(task).items():
+                found.setdefault(partition.topic, []).append((store, partition))
+        return found
+
+    def _size(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int]:
+        begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
+        return {partition: ends[partition] - begins[partition] for partition in partitions}
+
+    def _unfit(self, store: str, partitions: list[TopicPartition]) -> Iterator[str]:
+        """Yield why the last records of a changelog cannot be of `store`."""
+        begins = self._admin.beginning_offsets(partitions)
+        ends = self._admin.end_offsets(partitions, read_committed=True)
+        stores = next(spec.stores for spec in self._layout.topology.subtopologies if store in spec.stores)
+        for partition in partitions:
+            copy = ChangelogCopy({store: stores[store]}, {store: partition}, self._layout.config, MemoryBase())
+            start, end = max(begins[partition], ends[partition] - _TRIED_RECORDS), ends[partition]
+            try:
+                for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                    copy.apply(store, batch, end)
+            except ProcessorStateError as error:
+                yield f"Store {store}, {partition}: {error}"

@@ -1,0 +1,128 @@
+"""What would be taken over from an application that had the group before, and what is in the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Consumer
+
+from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized
+from penstock.host.threads.committing import PartitionMetadata
+from penstock.host.threads.takeover import Input, Store, Takeover, plan_takeover
+from penstock.plan.topology import built_topology
+from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.serdes import Serdes
+from penstock.windows import TimeWindows
+from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
+from tests.support.waiting import until
+
+pytestmark = EMBEDDED_ONLY
+
+
+class Counting:
+    """A count of keys in windows, which another program has run."""
+
+    def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str]) -> None:
+        self.name, self.source = unique_name("app"), unique_name("in")
+        self.servers = broker.bootstrap_servers
+        serdes = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+        self.config = StreamsConfig({"application.id": self.name, "bootstrap.servers": self.servers, **serdes})
+        self.admin = ConfluentAdmin(self.config)
+        self.changelog = f"{self.name}-counts-changelog"
+        self.first, self.second = TopicPartition(self.source, 0), TopicPartition(self.source, 1)
+
+    def make(self, topic: str, partitions: int = 2) -> None:
+        self.admin.create_topics([NewTopic(topic, partitions)])
+
+    def write(self, topic: str, *keys: bytes) -> None:
+        producer = ConfluentProducer(self.config)
+        for key in keys:
+            producer.send(topic, key, bytes(8), 0, 5)
+        producer.close()
+
+    def plan(self) -> Takeover:
+        builder = StreamsBuilder()
+        windows = TimeWindows.of_size_with_no_grace(10)
+        builder.stream(self.source).group_by_key().windowed_by(windows).count(Materialized.as_("counts"))
+        return plan_takeover(built_topology(builder.build(), self.name), self.config)
+
+
+@pytest.fixture
+def counting(broker: RunningBroker, unique_name: Callable[[str], str]) -> Counting:
+    return Counting(broker, unique_name)
+
+
+def test_offsets_and_changelogs_would_be_taken_over(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.source, b"a", b"b", b"c")
+    counting.write(counting.changelog, b"a" + bytes(12), b"b" + bytes(12))
+    text = PartitionMetadata(1_795_358_782_722).encode()
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(2, text)})
+    found = counting.plan()
+    assert found.inputs == (
+        Input(counting.first, 2, 3, 1_795_358_782_722),
+        Input(counting.second, None, 0, NO_TIMESTAMP),
+    )
+    assert found.stores == (Store("counts", counting.changelog, 2),)
+    assert found.obstacles == ()
+    [warning] = found.warnings
+    assert f"no offset of {counting.second}" in warning
+
+
+def test_a_first_start_takes_over_nothing(counting: Counting) -> None:
+    counting.make(counting.source)
+    found = counting.plan()
+    assert (found.stores, found.obstacles) == ((), ())
+    assert ["this is the first start" in warning for warning in found.warnings] == [True]
+
+
+def test_a_missing_topic_is_an_obstacle(counting: Counting) -> None:
+    [obstacle] = counting.plan().obstacles
+    assert counting.source in obstacle
+
+
+def test_members_of_another_program_are_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    settings = {"bootstrap.servers": counting.servers, "group.id": counting.name, "client.id": "shop"}
+    consumer = Consumer(settings)
+    consumer.subscribe([counting.source])
+    try:
+        assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
+        [obstacle] = counting.plan().obstacles
+    finally:
+        consumer.close()
+    assert obstacle.startswith(f"The group {counting.name} has 1 member: shop at ")
+    assert "Stop the application" in obstacle
+
+
+def test_stores_of_other_names_and_offsets_of_other_topics_are_obstacles(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(f"{counting.name}-other-changelog")
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(7)})
+    offset, other, missing = counting.plan().obstacles
+    assert f"committed offset 7 of {counting.first}, which has the offsets 0 to 0" in offset
+    assert f"Topic {counting.name}-other-changelog is of a store that this topology does not have" in other
+    assert f"Store counts has no changelog: there is no topic {counting.changelog}" in missing
+
+
+def test_changelogs_of_another_number_of_partitions_are_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog, partitions=3)
+    [obstacle] = counting.plan().obstacles
+    assert f"{counting.changelog} has invalid partitions: expected: 2; actual: 3" in obstacle
+
+
+def test_changelogs_of_another_kind_of_store_are_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.changelog, b"a")
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
+    [obstacle] = counting.plan().obstacles
+    assert obstacle.startswith(f"Store counts, {TopicPartition(counting.changelog, 0)}: Cannot restore")
+    assert "expected a key that ends in 12 bytes of window" in obstacle
