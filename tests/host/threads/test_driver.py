@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -337,6 +338,52 @@ def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_pa
     finally:
         assert first.close(60_000)
         assert second is None or second.close(60_000)
+
+
+def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> None:
+    words.settings["metadata.max.age.ms"] = 0
+    builder = StreamsBuilder()
+    builder.stream(re.compile(f"{words.source}.*")).to(words.sink)
+    host = ThreadsHost(built_topology(builder.build(), words.app), words.config(), AloneMembership)
+    listening = Listening()
+    host.start(listening)
+    try:
+        words.write("a")
+        assert until(lambda: host.statistics()["records_in"] == 1)
+        words.admin.create_topics([NewTopic(f"{words.source}-new", 1)])
+        producer = ConfluentProducer(words.config())
+        producer.send(f"{words.source}-new", None, b"b", 0)
+        producer.close()
+        assert until(lambda: host.statistics()["records_in"] == 2)
+        assert "rebalancing" in listening.told
+    finally:
+        assert host.close(60_000)
+    assert listening.told[-1] == "stopped"
+
+
+def test_partitions_that_do_not_fit_the_internal_topics_end_the_host_with_the_reason(words: WordCount) -> None:
+    words.settings["metadata.max.age.ms"] = 0
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.admin.create_partitions(words.source, 3)
+        assert listening.ended.wait(SECONDS)
+        assert "Existing internal topic" in str(listening.error)
+        assert "expected: 3; actual: 2" in str(listening.error)
+    finally:
+        assert host.close(60_000)
+
+
+def test_a_reset_makes_the_next_start_a_first_one(words: WordCount) -> None:
+    words.write("a b")
+    words.run_to_end(words.host())
+    host = words.host()
+    host.reset()
+    host.reset()  # there is nothing left to delete
+    assert until(lambda: not any(topic.startswith(words.app) for topic in words.admin.topics()))
+    words.run_to_end(words.host())
+    assert words.counts() == {"a": 1, "b": 1}
 
 
 def test_a_missing_source_topic_is_named_before_anything_starts(words: WordCount) -> None:

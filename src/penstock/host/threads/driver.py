@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,7 +36,7 @@ from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
-from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.threads.layout import Layout, layout_of, own_topics
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
@@ -44,7 +45,9 @@ from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
-from penstock.host.topics import check_sink_topics
+from penstock.host.threads.upkeep import Upkeep
+from penstock.host.topic_watch import TopicWatch
+from penstock.host.topics import check_sink_topics, source_topics
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
@@ -87,9 +90,10 @@ class ThreadsHost:
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
-        self._figures = Figures.of(config, _own_topics(built).__contains__)
+        self._figures = Figures.of(config, own_topics(built).__contains__)
         self._queries = TaskQueries(built, config, self._clock)
         self._stopped = threading.Event()
+        self._rebalancing = threading.Event()
         self._paused = False
         self._polling: Polling | None = None
         self._standbys: Standbys | None = None
@@ -101,17 +105,22 @@ class ThreadsHost:
         start."""
         check_keys(self._config)
         check_serdes(self._built, self._config)
-        with ExitStack() as opened:
-            self._directory.acquire()
-            opened.callback(self._directory.release)
-            admin = _GroupAdmin(self._config)
-            opened.callback(admin.close)
-            layout = self._checked_layout(admin)
-            self._polling = self._wired(layout, admin, listener, opened)
-            self._open = opened.pop_all()
+        polling = self._opened(listener)
         name = f"penstock-{self._application_id}"
-        self._thread = threading.Thread(target=self._run, args=(self._polling, listener), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(polling, listener), name=name, daemon=True)
         self._thread.start()
+
+    def rebalance(self, reason: str) -> None:
+        """Run with the current topics: commit, leave the group, look at the topics again and join. Returns immediately;
+        before `start` and after `close` nothing happens. An error of the preparation is one of the application.
+
+        Args:
+            reason: why, for the log: "topic x has 8 partitions now".
+        """
+        if self._polling is not None and not self._stopped.is_set():
+            _log.info("%s rebalances: %s", self._application_id, reason)
+            self._rebalancing.set()
+            self._post(v.CloseRequested())
 
     def pause(self) -> None:
         """Process no more records and make no punctuations until `resume`; the group, and restores, go on."""
@@ -127,6 +136,18 @@ class ThreadsHost:
         """Delete the state directory of the application on this machine: the stores are restored from their changelogs.
         Raises LockError if an instance runs."""
         self._directory.clean_up()
+
+    def reset(self) -> None:
+        """Delete what the group has committed, the internal topics and the state directory on this machine, so that the
+        next start is a first one. Raises LockError if an instance runs on this machine, KafkaError if one runs
+        elsewhere, or the brokers do not do it."""
+        self._directory.clean_up()
+        admin = ConfluentAdmin(self._config)
+        try:
+            admin.delete_groups([self._application_id])
+            admin.delete_topics(sorted(own_topics(self._built) & admin.topics().keys()))
+        finally:
+            admin.close()
 
     def close(self, timeout_ms: int) -> bool:
         """Commit, close all tasks, leave the group and release everything; return whether that was done within
@@ -167,10 +188,37 @@ class ThreadsHost:
 
     # ---------------------------------------- start
 
+    def _opened(self, listener: HostListener) -> Polling:
+        """Check the topics, make clients and threads, and return the loop of the polling thread."""
+        with ExitStack() as opened:
+            self._directory.acquire()
+            opened.callback(self._directory.release)
+            admin = _GroupAdmin(self._config)
+            opened.callback(admin.close)
+            layout = self._checked_layout(admin)
+            self._rebalancing.clear()
+            polling = self._polling = self._wired(layout, admin, listener, opened)
+            if not self._until_end:
+                watch = TopicWatch(self._built, self._config, own_topics(self._built))
+                name = f"penstock-{self._application_id}-upkeep"
+                upkeep = Upkeep(name, [partial(self._look_at_topics, watch, layout)])
+                opened.callback(upkeep.close, _LAST_SECONDS)
+            self._open = opened.pop_all()
+        if self._stopped.is_set() or self._rebalancing.is_set():  # whoever asked may not have seen this loop
+            polling.post(v.CloseRequested())
+        return polling
+
+    def _look_at_topics(self, watch: TopicWatch, layout: Layout) -> None:
+        """Rebalance if topics have changed since the instance was set up."""
+        changes = None if self._rebalancing.is_set() else watch.look(layout, elapsed_milliseconds())
+        if changes is not None:
+            self.rebalance(changes)
+
     def _checked_layout(self, admin: Admin) -> Layout:
         """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
         topics = admin.topics()
         layout = layout_of(self._built, self._config, topics)
+        layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
         check_sink_topics(layout.topology, topics, self._config)
         make_internal_topics(layout, admin, topics)
         return layout
@@ -272,21 +320,37 @@ class ThreadsHost:
 
     def _run(self, polling: Polling, listener: HostListener) -> None:
         """Work until the instance ends, release everything, and tell the application."""
+        error = self._run_until_end(polling)
+        while error is None and self._rebalancing.is_set() and not self._stopped.is_set():
+            listener.on_rebalancing()
+            try:
+                polling = self._opened(listener)
+            except Exception as raised:
+                error = raised
+                listener.on_failure(error)  # nothing can run with these topics, whatever the answer is
+            else:
+                error = self._run_until_end(polling)
+        self._stopped.set()
+        if error is not None:
+            listener.on_error(error)
+        else:
+            listener.on_stopped()
+
+    def _run_until_end(self, polling: Polling) -> BaseException | None:
+        """Work until the instance ends, and release everything; return the error that ended it."""
         error: BaseException | None
         try:
             error = polling.run()
         except BaseException as raised:
             _log.exception("The polling thread of %s has failed.", self._application_id)
             error = raised
-        self._stopped.set()
+        if error is not None or not self._rebalancing.is_set():
+            self._stopped.set()  # no restore goes on
         try:
             self._open.close()
         except Exception:
             _log.exception("%s could not be closed properly.", self._application_id)
-        if error is not None:
-            listener.on_error(error)
-        else:
-            listener.on_stopped()
+        return error
 
 
 class _GroupAdmin(ConfluentAdmin):
@@ -306,17 +370,6 @@ class _GroupAdmin(ConfluentAdmin):
         """Release connections and threads; harmless when called again."""
         self._cluster.close()
         super().close()
-
-
-def _own_topics(topology: BuiltTopology) -> frozenset[str]:
-    """Return the repartition and changelog topics."""
-    changelogs = {
-        topic
-        for spec in topology.subtopologies
-        for topic, _ in spec.changelogs.values()
-        if topic not in spec.source_topics
-    }
-    return frozenset([*topology.repartition_topics, *changelogs])
 
 
 class _Application:

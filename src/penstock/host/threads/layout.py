@@ -4,7 +4,7 @@ each task reads, and where the changelogs of its stores are. Plain data; nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.config import StreamsConfig
@@ -19,13 +19,15 @@ class Layout:
     """The tasks of an application.
 
     topology: with all patterns resolved. groups: the partitions that each task reads. topic_partitions: the number of
-    partitions of each topic, internal ones too.
+    partitions of each topic, internal ones too. topic_ids: the ids of the source topics and the global topics, where
+    brokers give ids.
     """
 
     topology: BuiltTopology
     config: StreamsConfig
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
     topic_partitions: Mapping[str, int]
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def specs(self) -> Mapping[int, SubtopologySpec]:
@@ -81,8 +83,7 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics differ
     in their partitions, or if `partition.grouper` leaves partitions out.
     """
-    internal = frozenset([*topology.repartition_topics, *topology.data_frame_topics, *_changelog_topics(topology)])
-    resolved = resolve_patterns(topology, topics, internal)
+    resolved = resolve_patterns(topology, topics, own_topics(topology))
     check_source_topics(resolved, topics, str(config["bootstrap.servers"]))
     repartition = repartition_counts(resolved, topics)
     counts = {**topics, **repartition}
@@ -100,10 +101,13 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     return Layout(resolved, config, groups, counts)
 
 
-def _changelog_topics(topology: BuiltTopology) -> list[str]:
-    return [
+def own_topics(topology: BuiltTopology) -> frozenset[str]:
+    """Return the topics that the application makes for itself, which no pattern matches: repartition and changelog
+    topics."""
+    changelogs = [
         topic
         for spec in topology.subtopologies
         for topic, _ in spec.changelogs.values()
         if topic not in spec.source_topics
     ]
+    return frozenset([*topology.repartition_topics, *topology.data_frame_topics, *changelogs])

@@ -15,8 +15,10 @@ from confluent_kafka.admin import AdminClient
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
-from penstock.host.spark.driver.topic_watch import topic_changes
+from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner import epoch_planner, topic_ends
+from penstock.host.topic_watch import topic_changes
+from penstock.host.topics import resolve_patterns
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
@@ -157,14 +159,17 @@ def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, a
     description = InlineQuery(copying(prefix), spark_runner.config(application), spark_runner.admin).description
     topics = spark_runner.admin.topics()
     ids = spark_runner.admin.topic_ids(topics)
-    assert list(topic_changes(built, description, topics, ids)) == []
+
+    def changes(topics: dict[str, int], ids: dict[str, str]) -> list[str]:
+        now = resolve_patterns(built, topics, internal_topics(built, application))
+        return list(topic_changes(description, now, topics, ids))
+
+    assert changes(topics, ids) == []
     recreated = {**ids, f"{prefix}-in-a": "another"}
-    assert list(topic_changes(built, description, topics, recreated)) == [
-        f"topic {prefix}-in-a was deleted and created again"
-    ]
+    assert changes(topics, recreated) == [f"topic {prefix}-in-a was deleted and created again"]
     changed = {**topics, f"{prefix}-in-c": 1, f"{prefix}-in-b": 4, f"{prefix}-out": 2, f"{prefix}-other": 1}
     del changed[f"{prefix}-in-a"]
-    assert list(topic_changes(built, description, changed, ids)) == [
+    assert changes(changed, ids) == [
         f"topic {prefix}-in-c is new and matches a pattern",
         f"topic {prefix}-in-a was deleted",
         f"topic {prefix}-in-b has 4 partitions, and had 1",

@@ -43,13 +43,13 @@ from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
 from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, Restarts, RunningQuery, start_query
 from penstock.host.spark.driver.session_use import SessionUse
-from penstock.host.spark.driver.topic_watch import TopicWatch
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_query
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
+from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import written_topics
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
@@ -110,7 +110,7 @@ class SparkHost:
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)
         self._data_frames = DataFrameQueries(built, config, self._checkpoint.data_frames())
-        self._topic_watch = TopicWatch(built, config["metadata.max.age.ms"])
+        self._topic_watch = TopicWatch(built, config, preparation.internal_topics(built, self._application_id))
         self._broker_watch = BrokerWatch(config, written_topics(built, config))
 
     # ------------------------------------------------------------------------------------------------ life

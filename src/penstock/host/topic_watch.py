@@ -5,26 +5,48 @@ partitions were added, a topic was deleted. The next preparation of the applicat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
-from penstock.host.spark.driver.preparation import internal_topics
-from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.topics import external_sink_topics, resolve_patterns
 from penstock.plan.subtopology import BuiltTopology
+
+
+class UsedTopics(Protocol):
+    """The topics with which an application was started."""
+
+    @property
+    def topology(self) -> BuiltTopology:
+        """The topology, with its patterns resolved."""
+        ...
+
+    @property
+    def topic_partitions(self) -> Mapping[str, int]:
+        """The partitions of each topic."""
+        ...
+
+    @property
+    def topic_ids(self) -> Mapping[str, str]:
+        """The ids of the source topics and the global topics, where brokers give ids."""
+        ...
 
 
 class TopicWatch:
     """Asks the brokers at intervals; one thread at a time."""
 
-    def __init__(self, built: BuiltTopology, interval_ms: int) -> None:
-        """Take the topology as it was built, with its patterns; interval_ms: between two looks."""
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, internal: frozenset[str]) -> None:
+        """Take the topology as it was built, with its patterns. internal: the application's own topics, which no
+        pattern matches."""
         self._built = built
-        self._interval_ms = interval_ms
+        self._config = config
+        self._internal = internal
+        self._interval_ms: int = config["metadata.max.age.ms"]
         self._looked_ms: int | None = None
 
-    def look(self, description: ApplicationDescription, now_ms: int) -> str | None:
-        """Return what has changed since `description`; None for nothing, before the time for a look, or if no broker
+    def look(self, used: UsedTopics, now_ms: int) -> str | None:
+        """Return what has changed since `used`; None for nothing, before the time for a look, or if no broker
         answers."""
         if self._looked_ms is None:
             self._looked_ms = now_ms
@@ -32,37 +54,37 @@ class TopicWatch:
             return None
         self._looked_ms = now_ms
         try:
-            admin = ConfluentAdmin(description.config)
+            admin = ConfluentAdmin(self._config)
             try:
-                topics, ids = admin.topics(), admin.topic_ids(description.topic_ids.keys())
+                topics, ids = admin.topics(), admin.topic_ids(used.topic_ids.keys())
             finally:
                 admin.close()
         except KafkaError:
             return None  # the code that reads or writes waits for the brokers, and reports it
-        return "; ".join(topic_changes(self._built, description, topics, ids)) or None
+        now = resolve_patterns(self._built, topics, self._internal)
+        return "; ".join(topic_changes(used, now, topics, ids)) or None
 
 
 def topic_changes(
-    built: BuiltTopology, description: ApplicationDescription, topics: Mapping[str, int], ids: Mapping[str, str]
+    used: UsedTopics, now: BuiltTopology, topics: Mapping[str, int], ids: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what differs between the topics that `description` reads and writes and those that there are.
+    """Yield what differs between the topics that an application uses and those that there are.
 
     Args:
-        built: the topology, with its patterns.
-        description: what runs.
+        used: what runs.
+        now: the topology, with its patterns resolved for the topics that there are.
         topics: the partitions of each topic of the brokers now.
         ids: the ids of source topics now, where brokers give ids.
     """
-    before = description.topology
-    now = resolve_patterns(built, topics, internal_topics(built, description.application_id))
+    before = used.topology
     read, matched = _sources(before), _sources(now)
     for topic in sorted(matched - read):
         yield f"topic {topic} is new and matches a pattern"
-    used = {*read, *external_sink_topics(before)}
+    named = {*read, *external_sink_topics(before)}
     if before.global_topology is not None:
-        used.update(before.global_topology.source_topics)
-    for topic in sorted(used & description.topic_partitions.keys()):
-        partitions, former_id = description.topic_partitions[topic], description.topic_ids.get(topic)
+        named.update(before.global_topology.source_topics)
+    for topic in sorted(named & used.topic_partitions.keys()):
+        partitions, former_id = used.topic_partitions[topic], used.topic_ids.get(topic)
         if topic not in topics:
             yield f"topic {topic} was deleted"
         elif former_id is not None and ids.get(topic, former_id) != former_id:
