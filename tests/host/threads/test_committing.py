@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
-from penstock.host.threads.committing import PartitionMetadata, checkpoint_of, offsets_of
+from penstock.host.threads.committing import PartitionMetadata, check_task, checkpoint_of, offsets_of
+from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint
 
@@ -45,7 +46,7 @@ def test_the_first_version_has_a_time_alone() -> None:
 
 def test_what_is_remembered_stands_beside_the_first_partition() -> None:
     checkpoint = TaskCheckpoint(9, {FIRST: 5, SECOND: 9}, processor_metadata={"n/clock": 7})
-    offsets = offsets_of("0_0", {SECOND: 4, FIRST: 3}, checkpoint)
+    offsets = offsets_of(TaskId(0, 0), {SECOND: 4, FIRST: 3}, checkpoint)
     assert offsets == {
         FIRST: OffsetAndMetadata(3, PartitionMetadata(5, {"n/clock": 7}).encode()),
         SECOND: OffsetAndMetadata(4, PartitionMetadata(9).encode()),
@@ -64,4 +65,18 @@ def test_a_newer_commit_goes_before_the_base_and_a_restore_before_both() -> None
 def test_more_than_brokers_accept_is_refused_with_the_size() -> None:
     checkpoint = TaskCheckpoint(processor_metadata={"n" * 4000: 1})
     with pytest.raises(StreamsError, match=r"0_0 cannot commit the offset of in-0: .* \d+ bytes, and brokers accept"):
-        offsets_of("0_0", {FIRST: 1}, checkpoint)
+        offsets_of(TaskId(0, 0), {FIRST: 1}, checkpoint)
+
+
+def test_a_partition_that_another_task_has_read_is_refused() -> None:
+    """A partition is read by the task of its number, unless a PartitionGrouper says otherwise."""
+    third, fourth = TopicPartition("in", 2), TopicPartition("in", 3)
+    offsets = offsets_of(TaskId(1, 2), {third: 7, fourth: 8}, TaskCheckpoint(processor_metadata={"n/clock": 7}))
+    assert "penstock.task" not in PartitionMetadata.decode(offsets[third].metadata).processor_metadata
+    assert checkpoint_of(offsets, {}, {}).processor_metadata == {"n/clock": 7}
+    check_task(TaskId(1, 2), offsets)
+    check_task(TaskId(0, 2), offsets)  # a sub-topology may get another number
+    with pytest.raises(StreamsError, match=r"Task 1_3 cannot read in-3: task 1_2 has read it up to offset 8"):
+        check_task(TaskId(1, 3), {fourth: offsets[fourth]})
+    with pytest.raises(StreamsError, match=r"Task 1_1 cannot read in-2: task 1_2 has read it up to offset 7"):
+        check_task(TaskId(1, 1), {third: offsets[third]})

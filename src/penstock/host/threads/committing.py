@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
+from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint
 
@@ -20,6 +21,9 @@ _TIME_VERSIONS = (1, 2)
 _HEAD = struct.Struct(">bq")
 _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
+
+_TASK = "penstock.task"
+"""The entry with the number of the task that reads a partition of another number (KIP-28)."""
 
 MOST_BYTES = 4096
 """What brokers accept as metadata of an offset by default (offset.metadata.max.bytes)."""
@@ -71,11 +75,27 @@ def _decoded(data: bytes) -> PartitionMetadata:
     return PartitionMetadata(time, entries)
 
 
+def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raise StreamsError if another task has committed offsets of these partitions: it has the state of their keys.
+
+    committed: of the partitions that `task` reads.
+    """
+    for partition, each in sorted(committed.items()):
+        found = PartitionMetadata.decode(each.metadata).processor_metadata.get(_TASK, partition.partition)
+        if found != task.partition:
+            before = TaskId(task.subtopology, found)
+            raise StreamsError(
+                f"Task {task} cannot read {partition}: task {before} has read it up to offset {each.offset}, and has "
+                "the state of its keys. partition.grouper must not move partitions between tasks with state: put it "
+                "back, or process everything again with another application.id."
+            )
+
+
 def offsets_of(
-    task: str, positions: Mapping[TopicPartition, int], checkpoint: TaskCheckpoint
+    task: TaskId, positions: Mapping[TopicPartition, int], checkpoint: TaskCheckpoint
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets that `task` commits, with their metadata: what its processors remember is beside that of the
-    first partition alone.
+    first partition alone. Beside a partition whose number is not that of the task stands the task's.
 
     Raises StreamsError if that is more than brokers accept.
     """
@@ -83,7 +103,8 @@ def offsets_of(
     remembered = checkpoint.processor_metadata
     for partition, offset in sorted(positions.items()):
         time = checkpoint.partition_times.get(partition, NO_TIMESTAMP)
-        text = PartitionMetadata(time, remembered).encode()
+        moved = {} if partition.partition == task.partition else {_TASK: task.partition}
+        text = PartitionMetadata(time, {**remembered, **moved}).encode()
         if len(text) > MOST_BYTES:
             raise StreamsError(
                 f"Task {task} cannot commit the offset of {partition}: the metadata beside it are {len(text)} bytes, "
@@ -107,6 +128,6 @@ def checkpoint_of(
     times = {p: each.partition_time for p, each in found.items() if each.partition_time != NO_TIMESTAMP}
     remembered = dict(base)
     for each in found.values():
-        remembered.update(each.processor_metadata)
+        remembered.update({name: value for name, value in each.processor_metadata.items() if name != _TASK})
     remembered.update(restored)
     return TaskCheckpoint(max(times.values(), default=NO_TIMESTAMP), times, processor_metadata=remembered)

@@ -454,7 +454,9 @@ class Instance:
         wait = min(settings.restart_backoff_ms << self._restarts, settings.restart_backoff_max_ms)
         self._restarts += 1
         self._error = None
-        self._standing.clear()  # one of them may be what has failed
+        for id in sorted(self._standing):  # one of them may be what has failed
+            self._do(v.StandDown(id))
+        self._standing.clear()
         self._phase, self._retry_at = Phase.WAITING, now + wait
 
     def _end(self) -> None:

@@ -233,7 +233,7 @@ class ActiveStreamTask:
             PartitionBatch(topic, self._id.partition, batch)
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
-        offsets = offsets_of(str(self._id), self._positions_now(), commit.checkpoint)
+        offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint)
         dropped = sum(commit.dropped_records.values())
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]

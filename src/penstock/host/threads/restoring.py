@@ -12,7 +12,7 @@ from penstock.clock import Clock
 from penstock.errors import StreamsError
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
-from penstock.host.threads.committing import checkpoint_of
+from penstock.host.threads.committing import check_task, checkpoint_of
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.standbys import Standbys, empty_if_outside
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState, Purge, Restore, StandBy, StandDown
@@ -81,6 +81,8 @@ class StateOpener:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
         copy = standby or ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
         committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
+        if changelogs:
+            check_task(task, committed)
         positions = self._positions(self._layout.groups[task], committed)
         # only now: what the last owner of the task has written is before the end, since its offsets are stable
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))
