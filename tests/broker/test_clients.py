@@ -33,7 +33,7 @@ from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 
 UniqueName = Callable[[str], str]
-WAIT = 30
+WAIT = 60
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.support.transactions import Transactions
 pytestmark = [*ON_KAFKA, pytest.mark.one_broker]
 TOOLS = "org.apache.kafka.tools"
 RECORDS = 2_000
-WAIT = 30
+WAIT = 60
 
 
 def java(main: str, *arguments: str, input: str | None = None) -> str:

@@ -31,7 +31,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.waiting import until
 
-WAIT = 30
+WAIT = 60
 SEEDS = range(10) if os.environ.get("PENSTOCK_CRASH") == "all" else range(1)
 
 

@@ -42,7 +42,7 @@ from tests.support.record_batches import BatchRecord, encode_batch
 
 EXACT, DEFAULT, ANY = range(3)
 CLIENT = "test"  # the client id of ProtocolClient
-WAIT = 30
+WAIT = 60
 
 
 @pytest.fixture(scope="module")

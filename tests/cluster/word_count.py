@@ -19,7 +19,7 @@ LINES, LINE_WORDS, WORDS = 240, 20, 50
 """Lines of one call of `write`, words of a line, and how many words there are."""
 
 _EPOCH_BYTES = 2_000  # so that one `write` is enough for many epochs
-_WAIT_SECONDS = 120.0
+_WAIT_SECONDS = 240.0
 
 
 class WordCount:

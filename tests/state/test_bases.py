@@ -295,7 +295,7 @@ def test_a_killed_writer_leaves_whole_commits(tmp_path: Path) -> None:
         while int(writer.stdout.readline()) < goal:  # fails at the end of the writer's output, if it fails
             pass
         writer.send_signal(signal.SIGKILL)
-        writer.wait(30)
+        writer.wait(120)
         writer.stdout.close()
         base = LmdbBase(tmp_path / "base", SMALL_MAP)
         stamp = int(base.stamp() or b"0")

@@ -36,7 +36,7 @@ SHORT_LIVED: Final = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 LONG_LIVED: Final = ("-Xmx1g",)
 """Options of a JVM whose speed counts."""
 
-START_TIMEOUT_SECONDS: Final = 90.0
+START_TIMEOUT_SECONDS: Final = 180.0
 """How long a cluster may take to start."""
 
 _MIN_JAVA: Final = 17

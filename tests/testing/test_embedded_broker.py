@@ -24,7 +24,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.waiting import until
 
-WAIT = 30
+WAIT = 60
 NESTED = {"topics": [{"name": "t", "partitions": [{"partition_index": 3, "error_code": 29}]}]}
 FETCHED = {"topic": "t", "partitions": [{"partition_index": 3, "error_code": 29}]}
 

@@ -31,7 +31,8 @@ class Group:
         self.admin.create_topics([NewTopic(topic, 3)])
         with Cluster(config, timeout_ms=120_000) as patient:  # a new Kafka makes the topic of offsets when it is asked
             patient.repeat(lambda: patient.coordinator(GROUP, name, "starting"))
-        self.cluster = Cluster(config, timeout_ms=2_000)
+        self.cluster = Cluster(config, timeout_ms=60_000)
+        self.impatient = Cluster(config, timeout_ms=2_000)
         self.client = ProtocolClient(servers)
 
     def at(self, partition: int) -> TopicPartition:
@@ -43,9 +44,11 @@ class Group:
         code: int = self.client.call(OFFSET_COMMIT, 8, body)["topics"][0]["partitions"][0]["error_code"]
         return code
 
-    def committed(self, *partitions: int, stable: bool = True) -> dict[int, tuple[int, str]]:
+    def committed(
+        self, *partitions: int, stable: bool = True, cluster: Cluster | None = None
+    ) -> dict[int, tuple[int, str]]:
         asked = [self.at(partition) for partition in partitions]
-        found = committed_offsets(self.cluster, self.name, asked, stable)
+        found = committed_offsets(cluster or self.cluster, self.name, asked, stable)
         return {at.partition: tuple(each) for at, each in found.items()}
 
 
@@ -55,6 +58,7 @@ def group(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[
     yield made
     made.admin.close()
     made.cluster.close()
+    made.impatient.close()
     made.client.socket.close()
 
 
@@ -82,9 +86,9 @@ def test_offsets_that_a_transaction_replaces_are_waited_for(group: Group) -> Non
     assert transactions.begin() == ErrorCode.none
     assert transactions.add_offsets(group.name) == ErrorCode.none
     assert transactions.commit_offset(group.name, group.topic, 8) == ErrorCode.none
-    assert group.committed(0, stable=False) == {0: (1, "")}
+    assert group.committed(0, stable=False, cluster=group.impatient) == {0: (1, "")}
     with pytest.raises(UnstableOffsetCommitError, match="is open"):
-        group.committed(0)
+        group.committed(0, cluster=group.impatient)
     assert transactions.end() == ErrorCode.none
     assert until(lambda: group.committed(0, stable=False) == {0: (8, "m")})
     assert group.committed(0) == {0: (8, "m")}
