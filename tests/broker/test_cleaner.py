@@ -18,6 +18,7 @@ from penstock.broker.batch import TRANSACTIONAL, BatchHeader, read_header
 from penstock.broker.cleaner import ENTRY_BYTES
 from penstock.broker.partition import Partition
 from penstock.broker.records import EndTransactionMarker, LogRecord, encode_marker, read_marker, read_records
+from penstock.broker.topic_config import log_config
 from penstock.clock import MockClock
 from tests.broker.test_log import open_partition, segments_in
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
@@ -341,6 +342,19 @@ def test_more_keys_than_the_map_has_room_for_take_several_compactions(tmp_path: 
         compactions += 1
     assert 5 < compactions < 20
     assert [offset for offset, *_ in records_of(partition)][:20] == list(range(20, 40))
+
+
+def test_a_topic_that_is_not_compacted_any_more_loses_nothing_to_a_compaction_that_has_begun(tmp_path: Path) -> None:
+    partition = compacted(tmp_path)
+    for number in range(6):
+        write(partition, (b"a", b"%d" % number))
+    written = records_of(partition)
+    work = partition.clean(MOST_BYTES, 0)
+    next(work)
+    partition.set_config(log_config({"cleanup.policy": "delete"}))
+    for _ in work:
+        pass
+    assert records_of(partition) == written
 
 
 def test_small_segments_become_one(tmp_path: Path) -> None:

@@ -139,7 +139,8 @@ class Cleaner:
         self._last_batches: Mapping[int, LastBatch] = {}
 
     def clean(self) -> Steps:
-        """Compact the log, step by step; closing the generator early leaves the log as it is.
+        """Compact the log, step by step. Closing the generator early leaves the log as it is, and a change of
+        `cleanup.policy` that takes compaction away ends it.
 
         Raises:
             OSError: a file cannot be read or written, or was deleted meanwhile; the log is as it was, or partly
@@ -153,6 +154,8 @@ class Cleaner:
         self._transactions = self._transactions_from(0)
         for group in _groups(self._log.segments_before(end_offset), self._log.config.segment_bytes):
             yield from self._clean_group(group)
+            if not self._log.config.compact:
+                return
         self._log.note_cleaned(end_offset)
 
     def _transactions_from(self, offset: int) -> _Transactions:
@@ -201,6 +204,8 @@ class Cleaner:
                     yield
                 segment.close()
             cleaned.flush()
+            if not self._log.config.compact:
+                return  # after a kill, the start would take gaps in the offsets for damage
             # Readers drop the records of a producer from an aborted transaction up to its marker, which may go now.
             self._producers.forget_aborted(self._lone_markers)
             self._log.replace(group, cleaned, self._now)
