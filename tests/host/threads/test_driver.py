@@ -344,7 +344,7 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
     words.settings["metadata.max.age.ms"] = 0
     builder = StreamsBuilder()
     builder.stream(re.compile(f"{words.source}.*")).to(words.sink)
-    host = ThreadsHost(built_topology(builder.build(), words.app), words.config(), AloneMembership)
+    host = ThreadsHost(built_topology(builder.build(), words.app), words.config(), make_membership=AloneMembership)
     listening = Listening()
     host.start(listening)
     try:

@@ -26,7 +26,7 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.errors import StreamsError
+from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.api import HostListener, StateQueries
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
@@ -71,16 +71,20 @@ class ThreadsHost:
         self,
         built: BuiltTopology,
         config: StreamsConfig,
-        make_membership: MakeMembership | None = None,
+        session: Any = None,
         until_end: bool = False,
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
+        make_membership: MakeMembership | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
-        make_membership: joins the group; None for a member on the classic protocol. until_end: stop at the ends of the
-        topics at the start. restore_listener: receives the restores of stores. clock: None for that of the machine.
+        session: a session of Spark, which this host does not take. until_end: stop at the ends of the topics at the
+        start. restore_listener: receives the restores of stores. clock: None for that of the machine. make_membership:
+        joins the group; None for a member on the classic protocol. Raises ConfigError for a session.
         """
+        if session is not None:
+            raise ConfigError("A session of Spark was given, but the threads host runs without Spark: leave it out.")
         self._built = built
         self._config = config
         self._make_membership = make_membership
@@ -105,6 +109,8 @@ class ThreadsHost:
         start."""
         check_keys(self._config)
         check_serdes(self._built, self._config)
+        if self._built.data_frame_topics:
+            raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")
         polling = self._opened(listener)
         name = f"penstock-{self._application_id}"
         self._thread = threading.Thread(target=self._run, args=(polling, listener), name=name, daemon=True)

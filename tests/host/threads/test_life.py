@@ -1,0 +1,166 @@
+"""KafkaStreams and named topologies on the threads host: states, listeners, handlers, queries, metrics, the end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.application import StreamsUncaughtExceptionHandler
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized
+from penstock.errors import ConfigError, StreamsError
+from penstock.host.api import Host, State, StreamThreadExceptionResponse
+from penstock.host.threads.driver import ThreadsHost
+from penstock.metrics import Metric, MetricName
+from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopology
+from penstock.plan.topology import Topology, built_topology
+from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
+from penstock.streams import KafkaStreams
+from tests.host.threads.test_driver import NAMES, Restores, WordCount
+from tests.support.brokers import RunningBroker
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.one_broker
+
+COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
+
+
+@pytest.fixture
+def words(broker: RunningBroker, tmp_path: Path, unique_name: NAMES, monkeypatch: pytest.MonkeyPatch) -> WordCount:
+    def open_host(*arguments: Any, **options: Any) -> Host:
+        return ThreadsHost(*arguments, **options)
+
+    for module in ("streams", "named_topologies"):
+        monkeypatch.setattr(f"penstock.{module}.open_host", open_host)
+    found = WordCount(broker, tmp_path, unique_name)
+    found.settings["heartbeat.interval.ms"] = 100
+    return found
+
+
+def counting(builder: StreamsBuilder, source: str, left: list[Exception]) -> None:
+    def word(_: str, value: str) -> str:
+        if left and value == "bad":
+            raise left.pop()
+        return value
+
+    builder.stream(source).group_by(word).count(Materialized.as_("counts"))
+
+
+def topology(words: WordCount, left: list[Exception] | None = None) -> Topology:
+    builder = StreamsBuilder()
+    counting(builder, words.source, left or [])
+    return builder.build()
+
+
+def replaced(_: BaseException) -> StreamThreadExceptionResponse:
+    return StreamThreadExceptionResponse.REPLACE_THREAD
+
+
+def names_of(metrics: Mapping[MetricName, Metric]) -> set[str]:
+    return {name.name for name in metrics}
+
+
+def test_an_application_runs_pauses_recovers_and_ends(words: WordCount) -> None:
+    states, left, restores = list[State](), [ValueError("once")], Restores()
+    words.settings["processing.guarantee"] = "exactly_once_v2"
+    streams = KafkaStreams(topology(words, left), words.config())
+    streams.set_state_listener(lambda new, old: states.append(new))
+    handler: StreamsUncaughtExceptionHandler = replaced
+    streams.set_uncaught_exception_handler(handler)
+    streams.set_global_state_restore_listener(restores)
+    with streams:
+        assert until(lambda: streams.state() is State.RUNNING)
+        counts = streams.store(COUNTS)
+        words.write("a", "a")
+        assert until(lambda: dict(counts.all()) == {"a": 2})
+        streams.pause()
+        words.write("a", "a")
+        streams.resume()
+        words.write("bad", "a")
+        assert until(lambda: _counts(streams) == {"a": 5, "bad": 1})
+        assert "commit-total" in names_of(streams.metrics())
+        assert streams.staleness().epoch > 0
+        assert set(streams.all_local_store_partition_lags()) == {"counts"}
+        assert streams.streams_metadata_for_store("counts")
+    assert left == []
+    assert set(restores.restored) == {"counts"}
+    assert states[:2] == [State.REBALANCING, State.RUNNING]
+    assert states[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+    assert states.count(State.RUNNING) >= 2
+
+
+def _counts(streams: KafkaStreams) -> dict[str, int]:
+    """Return what the store has, nothing while the tasks are set up."""
+    try:
+        return dict(streams.store(COUNTS).all())
+    except StreamsError:
+        return {}
+
+
+def test_an_error_without_a_handler_ends_the_application(words: WordCount) -> None:
+    streams = KafkaStreams(topology(words, [ValueError("bad word")]), words.config())
+    words.write("bad")
+    with pytest.raises(StreamsError, match=f"topic={words.source}"):
+        streams.run_to_end(120_000)
+    assert streams.state() is State.ERROR
+
+
+def test_named_topologies_come_pause_and_go_while_others_run(words: WordCount) -> None:
+    expected: Counter[str] = Counter()
+
+    def write(*values: str) -> None:
+        words.write(*values)
+        expected.update(values)
+
+    def named(streams: KafkaStreamsNamedTopologyWrapper, name: str) -> NamedTopology:
+        builder = streams.new_named_topology_builder(name)
+        counting(builder, words.source, [])
+        return builder.build()
+
+    with KafkaStreamsNamedTopologyWrapper(words.config()) as streams:
+
+        def counts(name: str) -> dict[str, int]:
+            try:
+                return dict(streams.store(COUNTS, name).all())
+            except StreamsError:
+                return {}
+
+        streams.add_named_topology(named(streams, "one")).all().result()
+        write("a", "b", "a")
+        assert until(lambda: counts("one") == expected)
+        streams.add_named_topology(named(streams, "other")).all().result()
+        assert until(lambda: counts("other") == expected)
+        streams.pause_named_topology("other")
+        before = dict(expected)
+        write("b", "c")
+        assert until(lambda: counts("one") == expected)
+        assert counts("other") == before
+        streams.remove_named_topology("other").all().result()
+        assert streams.state() is State.RUNNING
+        write("a")
+        streams.add_named_topology(named(streams, "other")).all().result()
+        assert until(lambda: counts("one") == expected and counts("other") == expected)
+        assert set(streams.statistics()["topologies"]) == {"one", "other"}
+        assert sum(streams.running_topology("one").table("counts")["value"].to_pylist()) == sum(expected.values())
+        assert "commit-total" in names_of(streams.running_topology("one").metrics())
+    assert streams.state() is State.NOT_RUNNING
+
+
+def test_a_session_of_spark_is_refused(words: WordCount) -> None:
+    with pytest.raises(ConfigError, match="runs without Spark"):
+        ThreadsHost(built_topology(topology(words), words.app), words.config(), object())
+
+
+def test_the_host_loads_neither_pyspark_nor_pandas() -> None:
+    program = (
+        "import sys; import penstock.host.threads.driver, penstock.streams, penstock.named_topologies; "
+        "print(sorted({'pyspark', 'py4j', 'pandas'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
