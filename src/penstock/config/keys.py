@@ -242,6 +242,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "Time (ms) after which ordinary processes look whether a task can move whose copy was not ready.",
         ),
         ConfigKey(
+            "rack.aware.assignment.tags",
+            text,
+            "",
+            "low",
+            "Keys of client.tag. with commas between them: if possible, their values differ between the ordinary "
+            "processes that have a task and copies of its state.",
+        ),
+        ConfigKey(
             "num.stream.threads",
             whole(1),
             1,

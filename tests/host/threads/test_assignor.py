@@ -184,3 +184,16 @@ def test_of_two_members_with_one_task_the_one_of_the_later_generation_has_it() -
     old, new = group_of({task}, {task})
     assert owners([old._replace(generation=7), new]) == {task: "m0"}
     assert owners([old, new._replace(generation=7)]) == {task: "m1"}
+
+
+def test_a_standby_is_in_another_zone_though_a_member_in_the_same_one_has_its_state() -> None:
+    task = TaskId(0, 0)
+    members = group_of({task}, set(), set())
+    first, second, third = (one._replace(tags={"zone": zone}) for one, zone in zip(members, "aab", strict=True))
+    second = second._replace(positions={task: 7})
+    members = [first, second, third]
+    state = State({task: 7}, standbys=1, tags=["zone"])
+    assert assign(members, [task], [task], state).standby["m2"] == {task}
+    assert assign(members, [task], [task], state._replace(tags=())).standby["m1"] == {task}
+    everywhere = assign(members, [task], [task], state._replace(standbys=2))
+    assert (everywhere.standby["m1"], everywhere.standby["m2"]) == ({task}, {task})

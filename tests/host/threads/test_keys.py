@@ -14,11 +14,16 @@ from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
 from penstock.host.threads.task_manager import Limits
 
 OF_THIS_HOST = {
+    "acceptable.recovery.lag": 7,
     "buffered.records.per.partition": 7,
     "commit.interval.ms": "5",
+    "max.warmup.replicas": 1,
+    "num.standby.replicas": 1,
     "num.stream.threads": 1,
     "penstock.buffer.max.bytes": 4096,
     "poll.ms": 3,
+    "probing.rebalance.interval.ms": 60_000,
+    "rack.aware.assignment.tags": "zone",
 }
 
 

@@ -30,7 +30,7 @@ def subscribed(process: str, owned: list[TaskId], rules: Rules = RULES, version:
 
 def test_a_subscription_is_read_as_it_was_written() -> None:
     found = decode_subscription("m", subscribed("p", TASKS[:2]))
-    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), {})
+    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), {}, {})
     assert subscribed("p", TASKS[:1])[:2] == b"\x00\x02"  # the format in which Kafka's tools read it
 
 

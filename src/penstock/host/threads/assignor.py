@@ -4,7 +4,7 @@ and compares (`subscription`).
 Rules, in this order: each task has one member; members have equal numbers of tasks, but for one; a task stays where it
 is; a task goes to the member that lacks the least of its state; the tasks of a sub-topology are spread over members. A
 plan that is the input of the next one stays as it is, so a group comes to rest. Standbys are on other processes than
-their task.
+their task, and where others are, on those with other tags, such as in another zone (KIP-708).
 
 A task whose new member lacks more than `acceptable.recovery.lag` records of its state stays with one that has them, and
 the new member keeps a copy: a warm-up. It gets the task in a later plan, for which the leader asks again and again
@@ -32,6 +32,7 @@ class Candidate(NamedTuple):
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has.
         positions: how much it has of the state of other tasks, as the sum of the next offsets of their changelogs.
+        tags: its values of `client.tag.`, by key.
     """
 
     member: str
@@ -39,6 +40,7 @@ class Candidate(NamedTuple):
     generation: int
     owned: frozenset[TaskId]
     positions: Mapping[TaskId, int] = {}
+    tags: Mapping[str, str] = {}
 
 
 class State(NamedTuple):
@@ -50,12 +52,14 @@ class State(NamedTuple):
             processes.
         acceptable_lag: the records that a member may lack to get a task (acceptable.recovery.lag).
         warm_ups: the most warm-ups at one time (max.warmup.replicas).
+        tags: the keys whose values are to differ between a task and its standbys (rack.aware.assignment.tags).
     """
 
     ends: Mapping[TaskId, int] = {}
     standbys: int = 0
     acceptable_lag: int = 10_000
     warm_ups: int = 2
+    tags: Sequence[str] = ()
 
 
 NO_STATE: Final = State()
@@ -116,7 +120,7 @@ def assign(
             active[new.member].remove(task)
             active[keeper.member].add(task)
             moves[task] = new.member
-    standby = _standbys(members, active, sorted(wanted & set(stateful)), state.standbys, moves, lag)
+    standby = _standbys(members, active, sorted(wanted & set(stateful)), state, moves, lag)
     warm_ups = [(task, member) for task, member in moves.items() if task not in standby[member]]
     for task, member in warm_ups[: state.warm_ups]:
         standby[member].add(task)
@@ -176,21 +180,22 @@ def _standbys(
     members: Sequence[Candidate],
     active: Mapping[str, Collection[TaskId]],
     tasks: Sequence[TaskId],
-    number: int,
+    state: State,
     moves: Mapping[TaskId, str],
     lag: Lag,
 ) -> dict[str, set[TaskId]]:
     """Return the standbys of each member; one is where its task is to move, if it is to."""
     result: dict[str, set[TaskId]] = {one.member: set() for one in members}
     for task in tasks:
-        processes = {one.process for one in members if task in active[one.member]}
-        for _ in range(number):
-            free = [one for one in members if one.process not in processes]
+        having = [one for one in members if task in active[one.member]]
+        for _ in range(state.standbys):
+            free = [one for one in members if all(one.process != other.process for other in having)]
             if not free:
                 break
             chosen = min(
                 free,
                 key=lambda one: (
+                    _shared_tags(one, having, state.tags),
                     moves.get(task) != one.member,
                     lag(task, one),
                     len(result[one.member]),
@@ -198,5 +203,10 @@ def _standbys(
                 ),
             )
             result[chosen.member].add(task)
-            processes.add(chosen.process)
+            having.append(chosen)
     return result
+
+
+def _shared_tags(one: Candidate, having: Sequence[Candidate], tags: Sequence[str]) -> int:
+    """Return for how many tags a member has the value of another one that has the task."""
+    return sum(any(one.tags.get(tag) == other.tags.get(tag) for other in having) for tag in tags)

@@ -50,6 +50,7 @@ OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
 ASSIGNOR: Final = "penstock"
 """The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
 
+_TAG: Final = "client.tag."
 _PROTOCOL_TYPE: Final = "consumer"
 _THREAD: Final = 1
 """Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
@@ -97,7 +98,9 @@ class GroupMembership:
             config["num.standby.replicas"],
             config["acceptable.recovery.lag"],
             config["max.warmup.replicas"],
+            tuple(filter(None, (tag.strip() for tag in config["rack.aware.assignment.tags"].split(",")))),
         )
+        self._tags = _client_tags(config)
         self._state = state
         self._process = process or uuid.uuid4().hex
         self._post = post
@@ -304,6 +307,7 @@ class GroupMembership:
             tasks,
             [(*task, position) for task, position in sorted(positions.items())],
             self._instance,
+            self._tags,
         )
         return {
             "group_id": self._group,
@@ -445,6 +449,11 @@ _REPEATED: Final = (
     ErrorCode.not_coordinator,
     ErrorCode.request_timed_out,
 )
+
+
+def _client_tags(config: StreamsConfig) -> dict[str, str]:
+    tags = config.client_config().items()
+    return {key.removeprefix(_TAG): str(value) for key, value in tags if key.startswith(_TAG)}
 
 
 def _synced(answer: Message) -> m.SyncAnswered:

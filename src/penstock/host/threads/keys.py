@@ -24,6 +24,7 @@ _ACTED_ON: Final = frozenset(
         "penstock.buffer.max.bytes",
         "poll.ms",
         "probing.rebalance.interval.ms",
+        "rack.aware.assignment.tags",
     )
 )
 

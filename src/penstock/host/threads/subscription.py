@@ -49,6 +49,7 @@ class Subscription(msgspec.Struct, frozen=True):
         owned: the tasks that it has, each as the pair of its numbers.
         positions: of the tasks whose state it has: the two numbers, and the sum of the next offsets of its changelogs.
         instance: its group.instance.id, empty where it has none.
+        tags: its values of `client.tag.`, by key.
     """
 
     version: int
@@ -58,6 +59,7 @@ class Subscription(msgspec.Struct, frozen=True):
     owned: list[tuple[int, int]]
     positions: list[tuple[int, int, int]] = []
     instance: str = ""
+    tags: dict[str, str] = {}
 
     def name(self, member: str) -> str:
         """Return the name under which plans have the member with this id: a static one has another id after each start,
@@ -68,7 +70,7 @@ class Subscription(msgspec.Struct, frozen=True):
         """Return the member of this subscription as the assignor has it."""
         owned = frozenset(TaskId(*task) for task in self.owned)
         positions = {TaskId(*task): position for *task, position in self.positions}
-        return Candidate(name, self.process, self.generation, owned, positions)
+        return Candidate(name, self.process, self.generation, owned, positions, self.tags)
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class Inputs(msgspec.Struct, frozen=True):
     Args:
         members: the subscriptions of all members by name.
         ends: of the changelogs of each task: its two numbers, and the sum of their ends.
-        standbys: as the leader is set up, like the next two.
+        standbys: as the leader is set up, like the next three.
     """
 
     members: dict[str, Subscription]
@@ -99,6 +101,7 @@ class Inputs(msgspec.Struct, frozen=True):
     standbys: int
     acceptable_lag: int
     warm_ups: int
+    tags: list[str]
 
     def candidates(self) -> list[Candidate]:
         """Return the members."""
@@ -107,7 +110,7 @@ class Inputs(msgspec.Struct, frozen=True):
     def plan(self, rules: Rules) -> Plan:
         """Return the plan."""
         ends = {TaskId(*task): end for *task, end in self.ends}
-        state = State(ends, self.standbys, self.acceptable_lag, self.warm_ups)
+        state = State(ends, self.standbys, self.acceptable_lag, self.warm_ups, self.tags)
         return assign(self.candidates(), rules.groups, rules.stateful, state)
 
 
@@ -129,9 +132,10 @@ class Rules:
     Args:
         groups: the partitions that each task reads.
         stateful: the tasks that have standbys.
-        standbys: their number (num.standby.replicas), where this member leads, like the next two.
+        standbys: their number (num.standby.replicas), where this member leads, like the next three.
         acceptable_lag: the records that a member may lack of the state of a task to get it (acceptable.recovery.lag).
         warm_ups: the most copies at one time that are made to move a task (max.warmup.replicas).
+        tags: the keys whose values differ between a task and its standbys if possible (rack.aware.assignment.tags).
     """
 
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -139,6 +143,7 @@ class Rules:
     standbys: int = 0
     acceptable_lag: int = 10_000
     warm_ups: int = 2
+    tags: tuple[str, ...] = ()
 
     @cached_property
     def topics(self) -> list[str]:
@@ -206,7 +211,7 @@ def lead(
             )
     named = {one.name(member): one for member, one in sorted(found.items())}
     known = [(*task, end) for task, end in sorted((ends or {}).items())]
-    inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups)
+    inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
     plan = inputs.plan(rules)
     content = zlib.compress(msgspec.msgpack.encode(inputs))
     data = Assignment(min(VERSION, *(one.version for one in found.values())), content, digest(plan))
