@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 OLDEST = "4.0.0"
 
 CASES = (
-    "tests/host/spark/test_topologies.py::test_counts_words_over_several_epochs_and_restarts[embedded]",
     "tests/host/spark/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[embedded]",
     "tests/host/spark/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[embedded]",
 )
