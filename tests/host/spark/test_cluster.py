@@ -17,6 +17,7 @@ import pytest
 
 import penstock
 from penstock.broker.process import BrokerProcess
+from tests.crash.application import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner, lines, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
@@ -59,11 +60,12 @@ KafkaStreams(builder.build(), {**config, "default.key.serde": text, "default.val
 @contextmanager
 def daemon(log: Path, *arguments: str) -> Iterator[None]:
     """Run a class of Spark in its own process, which writes to `log`."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment = {**inherited, "JDK_JAVA_OPTIONS": JAVA_OPTIONS, "SPARK_HOME": str(SPARK), "SPARK_NO_DAEMONIZE": "1"}
     with log.open("wb") as output:
         process = subprocess.Popen(
             [str(SPARK / "bin" / "spark-class"), *arguments],
-            env={**environment, "SPARK_HOME": str(SPARK), "SPARK_NO_DAEMONIZE": "1"},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -72,7 +74,7 @@ def daemon(log: Path, *arguments: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(30)
+        process.wait(120)
 
 
 @pytest.fixture
@@ -119,7 +121,13 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
     ended = subprocess.run(
         [*submit, "--conf", "spark.ui.enabled=false", str(program), json.dumps(config)],
-        env={**os.environ, "PYTHONPATH": SOURCE, "SPARK_HOME": str(SPARK), **executable},
+        env={
+            **os.environ,
+            "PYTHONPATH": SOURCE,
+            "SPARK_HOME": str(SPARK),
+            "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
+            **executable,
+        },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
