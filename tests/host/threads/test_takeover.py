@@ -39,10 +39,10 @@ class Counting:
     def make(self, topic: str, partitions: int = 2) -> None:
         self.admin.create_topics([NewTopic(topic, partitions)])
 
-    def write(self, topic: str, *keys: bytes) -> None:
+    def write(self, topic: str, *keys: bytes, value: bytes = bytes(8)) -> None:
         producer = ConfluentProducer(self.config)
         for key in keys:
-            producer.send(topic, key, bytes(8), 0, 5)
+            producer.send(topic, key, value, 0, 5)
         producer.close()
 
     def plan(self) -> Takeover:
@@ -126,3 +126,12 @@ def test_changelogs_of_another_kind_of_store_are_an_obstacle(counting: Counting)
     [obstacle] = counting.plan().obstacles
     assert obstacle.startswith(f"Store counts, {TopicPartition(counting.changelog, 0)}: Cannot restore")
     assert "expected a key that ends in 12 bytes of window" in obstacle
+
+
+def test_changelogs_that_the_serdes_cannot_read_are_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.changelog, b"a" + bytes(12), value=b"one")
+    [obstacle] = counting.plan().obstacles
+    assert "LongSerde" in obstacle
+    assert "cannot read the value b'one' of offset 0" in obstacle

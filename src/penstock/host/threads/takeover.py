@@ -22,8 +22,18 @@ from penstock.host.threads.internal_topics import wrong_partitions
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
-from penstock.record import NO_TIMESTAMP, TopicPartition
+from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
+from penstock.state.api import StoreBuilder
+from penstock.state.build import store_serde
+from penstock.state.layouts import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.memory import MemoryBase
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
 from penstock.task.changelog_copy import ChangelogCopy
 
 _TRIED_RECORDS: Final = 100
@@ -212,5 +222,31 @@ class _Inspection:
             try:
                 for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
                     copy.apply(store, batch, end)
+                    check_serdes_of(stores[store], self._layout.config, partition.topic, batch)
             except ProcessorStateError as error:
                 yield f"Store {store}, {partition}: {error}"
+
+
+def check_serdes_of(builder: StoreBuilder, config: StreamsConfig, changelog: str, records: RecordBatch) -> None:
+    """Raise ProcessorStateError if the serdes of a store cannot read `records` of its changelog topic. It does not look
+    into the records of buffers and of users' own stores."""
+    match builder.supplier:
+        case WindowBytesStoreSupplier():
+            suffix = WINDOW_SUFFIX_SIZE
+        case SessionBytesStoreSupplier():
+            suffix = SESSION_SUFFIX_SIZE
+        case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier() | VersionedBytesStoreSupplier():
+            suffix = 0
+        case _:
+            return
+    serdes = {part: store_serde(builder, part, config) for part in ("key", "value")}
+    for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+        for part, data in (("key", key[: len(key) - suffix]), ("value", value)):
+            try:
+                if data is not None:
+                    serdes[part].deserialize(changelog, data, records.headers_at(row))
+            except Exception as error:  # whatever a serde of the user's raises
+                raise ProcessorStateError(
+                    f"{serdes[part]} cannot read the {part} {data!r:.100} of offset {records.offsets[row]}: "
+                    f"{type(error).__name__}: {error}. Which serde does the other application use?"
+                ) from error
