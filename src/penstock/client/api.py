@@ -10,10 +10,11 @@ the process that uses it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from penstock.errors import KafkaError
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
 
 
@@ -260,11 +261,29 @@ class Producer(Protocol):
         ...
 
 
+class RefusedRecord(NamedTuple):
+    """A record that brokers refuse, and why. part: which part of the output it was in. timestamp: ms."""
+
+    part: int
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+    error: KafkaError
+
+
+OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
+"""Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
+
+
 class BatchProducer(Protocol):
     """Writes batches of records, in order for each partition, without transactions."""
 
-    def send(self, output: Sequence[PartitionBatch]) -> None:
-        """Take records to be written in the background. Waits while the buffer is full. Raises KafkaError for a record
+    def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
+        """Take records to be written in the background. Waits while the buffer is full. on_refused: decides about
+        records that the producer does not take for what they are. Raises what that raises, and KafkaError for a record
         that cannot be written, this one or an earlier one."""
         ...
 
@@ -282,9 +301,10 @@ class TransactionalProducer(Protocol):
     """Writes batches of records in transactions, with the offsets of what they were made from. A new one has ended what
     an earlier one of its transactional id left open, and fenced that one."""
 
-    def send(self, output: Sequence[PartitionBatch]) -> None:
+    def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
         """Take records to be written in the background, in the open transaction or a new one. Waits while the buffer is
-        full. Raises ProducerFencedError if another producer has fenced this one, KafkaError for a record that cannot be
+        full. on_refused: decides about records that the producer does not take for what they are. Raises what that
+        raises, ProducerFencedError if another producer has fenced this one, KafkaError for a record that cannot be
         written; then the transaction is over."""
         ...
 

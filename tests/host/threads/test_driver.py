@@ -15,11 +15,19 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
-from penstock.errors import LockError, MissingSourceTopicError, StateStoreNotAvailableError, StreamsError
+from penstock.errors import (
+    LockError,
+    MissingSourceTopicError,
+    RecordTooLargeError,
+    StateStoreNotAvailableError,
+    StreamsError,
+)
+from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.production import ProductionFailedError
 from penstock.host.threads.driver import ThreadsHost
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import TopicPartition
+from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
@@ -97,14 +105,21 @@ class WordCount:
 
     def counts(self) -> dict[str, int]:
         """Return the last count of each word in the output."""
+        output = self._output()
+        return {k.decode(): int.from_bytes(v) for each in output for k, v in zip(each.keys, each.values, strict=True)}
+
+    def values(self) -> list[bytes]:
+        """Return the values of the output."""
+        return [value for each in self._output() for value in each.values]
+
+    def _output(self) -> list[RecordBatch]:
         place = TopicPartition(self.sink, 0)
         fetcher = ConfluentFetcher(self.config())
         try:
             end = self.admin.end_offsets([place])[place]
-            batches = list(fetcher.fetch(place, 0, end, read_committed=True)) if end else []
+            return list(fetcher.fetch(place, 0, end, read_committed=True)) if end else []
         finally:
             fetcher.close()
-        return {k.decode(): int.from_bytes(v) for each in batches for k, v in zip(each.keys, each.values, strict=True)}
 
 
 @pytest.fixture
@@ -226,6 +241,41 @@ def test_an_error_ends_the_host_with_the_place_in_the_program(words: WordCount) 
     words.write("a b")
     with pytest.raises(StreamsError, match=f"topic={words.source}, partition=0, offset=0"):
         words.run_to_end(words.host(split))
+
+
+class Dropping(ProductionExceptionHandler):
+    """Continues without a record, of which it writes the size as a dead letter, and keeps where it came from."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, type[Exception]]] = []
+
+    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, exception: Exception) -> Response:
+        self.asked.append((context.task_id, context.processor_node_id, type(exception)))
+        letter = ProducerRecord(record.topic, b"size", str(len(record.value or b"")).encode(), record.timestamp)
+        return Response.resume([letter])
+
+
+def copying(words: WordCount) -> Topology:
+    builder = StreamsBuilder()
+    builder.stream(words.source).to(words.sink)
+    return builder.build()
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_the_handler_decides_about_records_that_the_producer_refuses(words: WordCount, guarantee: str) -> None:
+    handler = Dropping()
+    words.write("a" * 3_000, "b", "c")
+    limits = {"producer.message.max.bytes": 2_000, "processing.guarantee": guarantee}
+    words.settings |= limits
+    options: dict[str, Any] = {"until_end": True, "make_membership": AloneMembership}
+    failing = ThreadsHost(built_topology(copying(words), words.app), words.config(), **options)
+    with pytest.raises(ProductionFailedError, match=rf"topic {words.sink} for task 0_0, sink KSTREAM-SINK-0000000001"):
+        words.run_to_end(failing)
+    config = words.config(**{"production.exception.handler": handler})
+    words.run_to_end(ThreadsHost(built_topology(copying(words), words.app), config, **options))
+    values = [value.decode() for value in words.values()]
+    assert handler.asked == [("0_0", "KSTREAM-SINK-0000000001", RecordTooLargeError)]
+    assert {"3000", "b", "c"} == set(values)
 
 
 def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:

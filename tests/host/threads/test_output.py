@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
+from penstock.client.confluent.refusals import fail_on_refused
 from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.output import ExactlyOnceOutput
+from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from tests.host.threads.support import AloneMembership
 
+SEND = v.Send((), TaskId(0, 0))
 COMMIT = v.CommitTransaction({TopicPartition("in", 0): OffsetAndMetadata(1)})
 
 
@@ -23,7 +26,7 @@ class _Producer:
         self.error: Exception | None = None
         self.done: list[str] = []
 
-    def send(self, output: Sequence[PartitionBatch]) -> None:
+    def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
         self._do("send")
 
     def commit(
@@ -63,21 +66,21 @@ class _Member(AloneMembership):
 )
 def test_offsets_are_not_committed_without_the_records_that_were_lost(error: Exception, event: type[v.Event]) -> None:
     producer = _Producer()
-    output = ExactlyOnceOutput(producer, _Member())
+    output = ExactlyOnceOutput(producer, _Member(), lambda task: fail_on_refused)
     producer.error = error
-    assert isinstance(output.do(v.Send(())), event)
-    assert output.do(v.Send(())) is None
+    assert isinstance(output.do(SEND), event)
+    assert output.do(SEND) is None
     assert output.do(COMMIT) is None
     assert producer.done == []
     assert output.do(v.Abort()) is None
-    output.do(v.Send(()))
+    output.do(SEND)
     assert output.do(COMMIT) == v.TransactionCommitted({})
     assert producer.done == ["abort", "send", "commit"]
 
 
 def test_an_abort_that_fails_does_not_keep_the_next_transaction_from_being_committed() -> None:
     producer = _Producer()
-    output = ExactlyOnceOutput(producer, _Member())
+    output = ExactlyOnceOutput(producer, _Member(), lambda task: fail_on_refused)
     producer.error = KafkaError("refused")
     assert isinstance(output.do(v.Abort()), v.Failed)
     assert output.do(COMMIT) == v.TransactionCommitted({})

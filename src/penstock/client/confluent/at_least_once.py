@@ -8,11 +8,11 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
+from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.refusals import (
     GAPLESS,
     ONE_BY_ONE,
-    OnRefused,
     RefusedError,
     Reports,
     fail_on_refused,

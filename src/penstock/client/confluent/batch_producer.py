@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Message, Producer
 
+from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
-from penstock.client.confluent.sending import send_output
+from penstock.client.confluent.refusals import fail_on_refused
+from penstock.client.confluent.sending import send_accepted
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
@@ -60,11 +62,11 @@ class ConfluentBatchProducer:
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
 
-    def send(self, output: Sequence[PartitionBatch]) -> None:
+    def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
         """Take records to be written in the background; see `client.api.BatchProducer`."""
         client = self._open()
         try:
-            send_output(self._connection, client, output, refuses=lambda code: False)
+            send_accepted(self._connection, client, output, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], TopicPartition(" ".join(dict.fromkeys(each.topic for each in output)), 0))

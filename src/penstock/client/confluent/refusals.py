@@ -8,14 +8,15 @@ with one record a batch, and what fails then is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import Message
 
+from penstock.client.api import OnRefused, RefusedRecord
 from penstock.errors import KafkaError, RecordTooLargeError
-from penstock.record import Headers, PartitionBatch, TopicPartition
+from penstock.record import PartitionBatch, TopicPartition
 
 _REFUSED = frozenset(
     (
@@ -41,23 +42,6 @@ GAPLESS: dict[str, Any] = {"enable.gapless.guarantee": True}
 
 MOST_REFUSED = 100
 """Records that may be refused in one write; each costs another attempt to write all."""
-
-
-class RefusedRecord(NamedTuple):
-    """A record that brokers refuse, and why. part: which part of the output it was in. timestamp: ms."""
-
-    part: int
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-    headers: Headers
-    error: KafkaError
-
-
-OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
-"""Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
 
 
 def fail_on_refused(record: RefusedRecord) -> Sequence[PartitionBatch]:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
+from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection
-from penstock.client.confluent.refusals import OnRefused, RefusedError, fail_on_refused, is_refusal, raise_refused
+from penstock.client.confluent.refusals import RefusedError, fail_on_refused, is_refusal, raise_refused, replaced
 from penstock.record import PartitionBatch
 
 _POLL_EVERY = 4096
@@ -63,6 +64,18 @@ def send_output(
                     break
             if index % _POLL_EVERY == 0:
                 poll(0)
+
+
+def send_accepted(
+    connection: Connection, producer: Producer, output: Sequence[PartitionBatch], on_refused: OnRefused
+) -> None:
+    """Give `producer` all records but those that it refuses for what they are, and behind them what `on_refused` gives
+    in their place; raises what that raises. What brokers refuse is not known yet."""
+    refused: list[RefusedError] = []
+    send_output(connection, producer, output, refused.append)
+    if refused:
+        instead = replaced(output, refused, on_refused)[len(output) :]
+        send_output(connection, producer, instead, refuses=lambda code: False)
 
 
 def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:

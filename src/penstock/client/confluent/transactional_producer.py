@@ -16,16 +16,17 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
-from penstock.client.confluent.sending import send_output
+from penstock.client.confluent.refusals import fail_on_refused
+from penstock.client.confluent.sending import send_accepted
 from penstock.client.confluent.transactions import initialized, returning, transactional_right, until
 from penstock.client.failures import Right
 from penstock.client.settings import HURRIED, PRODUCER, client_settings
 from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.errors import KafkaError, ProducerFencedError, StreamsError, TaskMigratedError
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
@@ -55,14 +56,17 @@ class ConfluentTransactionalProducer:
         self._is_closed = False
         self._ready()
 
-    def send(self, output: Sequence[PartitionBatch]) -> None:
+    def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
         """Take records to be written in the transaction."""
         client = self._begun()
         try:
-            send_output(self._connection, client, output, refuses=lambda code: False)
+            send_accepted(self._connection, client, output, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], output[0].topic if output else "")
+        except StreamsError:  # a record was refused, and nothing is to be written without it
+            self._end()
+            raise
         self._raise_failed()
 
     def commit(

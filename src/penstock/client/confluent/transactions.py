@@ -28,6 +28,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
+from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import (
     RETRY_SECONDS,
     Connection,
@@ -38,7 +39,6 @@ from penstock.client.confluent.connection import (
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
     ONE_BY_ONE,
-    OnRefused,
     RefusedError,
     Reports,
     fail_on_refused,

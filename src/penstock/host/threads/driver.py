@@ -28,6 +28,7 @@ from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.api import HostListener, StateQueries
+from penstock.host.production import RefusedRecords
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
@@ -262,6 +263,8 @@ class ThreadsHost:
         targets = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
+        letters = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        opened.callback(letters.close)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         workers = _Workers(self._application_id, runner, opener, standbys, positions, purge, self._post)
         opened.callback(workers.close)
@@ -275,7 +278,7 @@ class ThreadsHost:
         polling = Polling(
             instance,
             ConfluentConsumer(self._config),
-            self._output(membership),
+            self._output(layout, membership, letters),
             membership,
             workers,
             application,
@@ -306,12 +309,18 @@ class ThreadsHost:
             finally:
                 base.close()
 
-    def _output(self, membership: Membership) -> Output:
+    def _output(self, layout: Layout, membership: Membership, targets: Mapping[str, int]) -> Output:
         """Return where output goes; raises KafkaError if an earlier transaction of this instance cannot be ended."""
+        handler = self._config["production.exception.handler"]  # which each task has configured
+
+        def refused_by(task: TaskId) -> RefusedRecords:
+            return RefusedRecords(handler, task, layout.spec(task).sinks_of, targets, "commit")
+
         if not self._exactly_once:
-            return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config))
+            return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config), refused_by)
         transactional_id = f"{self._application_id}-{self._directory.process_id()}-1"
-        return ExactlyOnceOutput(ConfluentTransactionalProducer(self._config, transactional_id), membership)
+        producer = ConfluentTransactionalProducer(self._config, transactional_id)
+        return ExactlyOnceOutput(producer, membership, refused_by)
 
     def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:
         """Return the ends of the inputs that are not the application's own."""
@@ -477,7 +486,7 @@ class _Workers:
 
 class _TargetTopics(dict[str, int]):
     """The number of partitions by topic; looks up a topic that it does not know: one that was made since the start, and
-    that a function names. For the processing thread."""
+    that a function names. For one thread."""
 
     def __init__(self, known: Mapping[str, int], make_admin: Callable[[], Admin]) -> None:
         super().__init__(known)

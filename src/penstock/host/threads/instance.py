@@ -291,7 +291,7 @@ class Instance:
         if event.uncommitted_bytes > self._layout.config["penstock.uncommitted.max.bytes"]:
             self._commit_requested = True
         if event.output and self._phase in (Phase.RUNNING, Phase.QUIESCING):
-            self._do(v.Send(event.output))
+            self._do(v.Send(event.output, event.task))
 
     # ---------------------------------------- commit
 
@@ -328,7 +328,7 @@ class Instance:
             return
         self._offsets.update(event.offsets)
         if event.output:
-            self._do(v.Send(event.output))
+            self._do(v.Send(event.output, event.task))
         if self._waiting_for:
             return
         if self._settings.exactly_once:

@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.client.api import BatchProducer, GroupIdentity, TransactionalProducer
+from penstock.client.api import BatchProducer, GroupIdentity, OnRefused, TransactionalProducer
 from penstock.errors import ProducerFencedError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.membership import Membership
+from penstock.plan.subtopology import TaskId
+
+RefusedBy = Callable[[TaskId], OnRefused]
+"""Returns what decides about the records of a task that the producer refuses."""
 
 OutputAction = v.Send | v.Flush | v.CommitTransaction | v.Abort
 
@@ -29,17 +33,18 @@ class Output(Protocol):
 class AtLeastOnceOutput:
     """Writes without transactions."""
 
-    def __init__(self, make_producer: Callable[[], BatchProducer]) -> None:
+    def __init__(self, make_producer: Callable[[], BatchProducer], refused_by: RefusedBy) -> None:
         """Connect."""
         self._make_producer = make_producer
+        self._refused_by = refused_by
         self._producer = make_producer()
 
     def do(self, action: OutputAction) -> v.Event | None:
         """Send or flush; a producer that has failed is replaced."""
         try:
             match action:
-                case v.Send(output):
-                    self._producer.send(output)
+                case v.Send(output, task):
+                    self._producer.send(output, self._refused_by(task))
                 case v.Flush():
                     return v.Written(self._producer.flush())
                 case v.CommitTransaction() | v.Abort():
@@ -66,9 +71,10 @@ class ExactlyOnceOutput:
     is not done. Else offsets would be committed without the records that were lost.
     """
 
-    def __init__(self, producer: TransactionalProducer, membership: Membership) -> None:
+    def __init__(self, producer: TransactionalProducer, membership: Membership, refused_by: RefusedBy) -> None:
         """Write with `producer`."""
         self._producer = producer
+        self._refused_by = refused_by
         self._membership = membership
         self._member: GroupIdentity | None = None
         self._has_failed = False
@@ -82,9 +88,9 @@ class ExactlyOnceOutput:
                     self._producer.abort()
                 case _ if self._has_failed:
                     return None
-                case v.Send(output):
+                case v.Send(output, task):
                     self._take_member()
-                    self._producer.send(output)
+                    self._producer.send(output, self._refused_by(task))
                 case v.CommitTransaction(offsets):
                     return v.TransactionCommitted(self._producer.commit(offsets, self._committing_member()))
                 case v.Flush():

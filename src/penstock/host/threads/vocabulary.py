@@ -312,9 +312,10 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Send:
-    """Write records in the background."""
+    """Write records of a task in the background."""
 
     output: Sequence[PartitionBatch]
+    task: TaskId
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from penstock.errors import (
     TaskMigratedError,
 )
 from penstock.host.crashpoints import crash_point
+from penstock.host.production import ProductionFailedError
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
@@ -38,7 +39,7 @@ from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Ro
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
 from penstock.host.spark.worker.measuring import added_up
-from penstock.host.spark.worker.production import ProductionFailedError, RefusedRecords
+from penstock.host.spark.worker.production import RefusedOutput
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.record import size_of
 
@@ -132,7 +133,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
     batches = [decode_batch(row.batch) for row in output]
     crash_point("transaction.before", epoch)
     began = SystemClock().nanoseconds()
-    refused = RefusedRecords(description, [row.lane for row in output])
+    refused = RefusedOutput(description, [row.lane for row in output])
     try:
         note = marker_note(description.checkpoint_id, offset)
         written = _writer(description, output[0].task).write(epoch, description.query_id, batches, refused, note)
