@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import queue
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 from kio.schema.errors import ErrorCode
 
+from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.group import GroupMembership
+from penstock.host.threads.layout import layout_of
+from penstock.plan.topology import built_topology
+from penstock.record import TopicPartition as InputPartition
 from tests.support.brokers import ON_KAFKA, RunningBroker
 from tests.support.kafka import kafka_class_path, require_kafka
 from tests.support.protocol_client import ProtocolClient
@@ -140,6 +151,39 @@ def test_java_consumers_share_partitions(at_broker: tuple[str, str], protocol: s
         for process in running:
             process.kill()
             process.wait()
+
+
+def test_an_instance_of_the_threads_host_is_described(at_broker: tuple[str, str], tmp_path: Path) -> None:
+    topic, group = "java-instance-in", "java-instance"
+    config = StreamsConfig({"application.id": group, "bootstrap.servers": at_broker[1], "state.dir": str(tmp_path)})
+    admin, producer = ConfluentAdmin(config), ConfluentProducer(config)
+    admin.create_topics([NewTopic(topic, 2)])
+    builder = StreamsBuilder()
+    builder.stream(topic).foreach(lambda key, value: None)
+    events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+    layout = layout_of(built_topology(builder.build(), group), config, {topic: 2})
+    membership = GroupMembership(layout, config, events.put)
+    membership.start()
+    try:
+        assert events.get(timeout=WAIT) == v.Assigned(frozenset(layout.groups))
+        for _ in range(3):
+            producer.send(topic, None, b"line", 1)
+        producer.flush()
+        places = [InputPartition(topic, number) for number in range(2)]
+        membership.commit({place: OffsetAndMetadata(place.partition, "") for place in places})
+        assert events.get(timeout=WAIT) == v.OffsetsCommitted()
+        tool = f"{TOOLS}.consumer.group.ConsumerGroupCommand"
+        described = java(tool, *at_broker, "--describe", "--group", group)
+        rows = in_columns(described, "TOPIC", "PARTITION", "CURRENT-OFFSET", "LAG", "CONSUMER-ID")
+        identity = membership.identity()
+        assert identity is not None
+        member = identity.member_id
+        assert sorted(rows) == [(topic, "0", "0", "0", member), (topic, "1", "1", "2", member)]
+    finally:
+        membership.leave()
+        membership.close()
+        producer.close()
+        admin.close()
 
 
 def records_of(bootstrap: str, topic: str, isolation_level: str) -> list[str]:
