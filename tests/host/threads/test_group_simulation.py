@@ -1,9 +1,10 @@
 """Groups of members over a simulated coordinator: whatever happens, no task has two owners that may commit, and when
-nothing more happens, each task has one."""
+nothing more happens, each task has one, and its standbys."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -17,8 +18,10 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
 TASKS = [TaskId(subtopology, number) for subtopology in range(2) for number in range(4)]
-RULES = Rules({task: (TopicPartition(f"t{task.subtopology}", task.partition),) for task in TASKS})
-TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000)
+STATEFUL = frozenset(task for task in TASKS if task.subtopology == 1)
+END = 20_000
+RULES = Rules({task: (TopicPartition(f"t{task.subtopology}", task.partition),) for task in TASKS}, STATEFUL, standbys=1)
+TIMING = m.Timing(session_ms=10_000, heartbeat_ms=1_000, probing_ms=5_000)
 MOST_STEPS = 5_000
 
 
@@ -51,7 +54,8 @@ class Coordinator:
                 self._answer(instance, request, ErrorCode.unknown_member_id)
             case m.Join(name, generation, owned):
                 pairs = [(task.subtopology, task.partition) for task in sorted(owned)]
-                subscription = Subscription(1, instance.process, RULES.application, generation, pairs)
+                positions = [(*task, position) for task, position in sorted(instance.copies.items())]
+                subscription = Subscription(1, instance.process, RULES.application, generation, pairs, positions)
                 self.joined[name] = encode_subscription(subscription, RULES)
                 self._prepare()
                 self._complete()
@@ -107,8 +111,10 @@ class Coordinator:
         self.leader = min(self.joined)
         self.phase, self.assignments = "SYNCING", {}
         for name, instance in self.members.items():
-            subscriptions = dict(self.joined) if name == self.leader else {}
-            instance.answers.append(m.JoinAnswered(ErrorCode.none, name, self.generation, self.leader, subscriptions))
+            answer = m.JoinAnswered(ErrorCode.none, name, self.generation, self.leader)
+            if name == self.leader:
+                answer = replace(answer, members=dict(self.joined), ends=dict.fromkeys(STATEFUL, END))
+            instance.answers.append(answer)
         self.joined = {}
 
     def _sync(self, name: str, assignments: dict[str, bytes]) -> None:
@@ -133,14 +139,17 @@ class Instance:
         self.answers: deque[m.Happening] = deque()
         self.running: set[TaskId] = set()
         self.wanted: set[TaskId] = set()
+        self.standbys: frozenset[TaskId] = frozenset()
+        self.copies: dict[TaskId, int] = {}
         self.now = 0
         self.happens(m.Begin())
 
     def happens(self, happening: m.Happening) -> None:
         for step in self.member.handle(happening, self.now):
             match step:
-                case v.Assigned(tasks):
-                    self.wanted = set(tasks)
+                case v.Assigned(tasks, standbys):
+                    self.wanted, self.standbys = set(tasks), standbys
+                    self.copies |= dict.fromkeys(tasks & STATEFUL, END)
                     self.running |= tasks
                 case v.MembershipLost():
                     self.wanted = set()
@@ -155,6 +164,12 @@ class Instance:
         if closing := sorted(self.running - self.wanted):
             self.running.discard(closing[0])
             self.happens(m.GivenUp(frozenset(closing[:1])))
+
+    def copy(self, random: Random) -> None:
+        """Copy a part of the state of a standby."""
+        if self.standbys:
+            task = random.choice(sorted(self.standbys))
+            self.copies[task] = min(END, self.copies.get(task, 0) + 6_000)
 
     def hear(self) -> None:
         if self.answers:
@@ -189,6 +204,8 @@ def go_on(random: Random, coordinator: Coordinator, instances: list[Instance]) -
             coordinator.expire_strangers(instances)
         case number if number < 5:
             one.close_one()
+        case number if number < 6:
+            one.copy(random)
         case number if number < 10:
             one.wait(random.choice((10, 500, 1_000)))
         case _:
@@ -217,7 +234,9 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
 
 def is_at_rest(coordinator: Coordinator, instances: list[Instance]) -> bool:
     is_still = all(one.member.state is State.STABLE and one.running == one.wanted for one in instances)
-    return is_still and coordinator.phase == "STABLE" and sum(len(one.running) for one in instances) == len(TASKS)
+    sizes = [len(one.running) for one in instances]
+    is_spread = sum(sizes) == len(TASKS) and max(sizes) - min(sizes) <= 1
+    return is_still and coordinator.phase == "STABLE" and is_spread
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -236,5 +255,6 @@ def test_a_group_never_shares_a_task_and_comes_to_rest(seed: int) -> None:
         check(instances)
     states = [(one.member.state, sorted(one.running)) for one in instances]
     assert is_at_rest(coordinator, instances), f"no rest: {states}, {coordinator.phase}"
-    sizes = [len(one.running) for one in instances]
-    assert max(sizes) - min(sizes) <= 1
+    copies = Counter(task for one in instances for task in one.standbys)
+    assert copies == Counter(STATEFUL if len(instances) > 1 else ())
+    assert all(one.standbys.isdisjoint(one.running) for one in instances)
