@@ -69,6 +69,8 @@ class InlineInstance:
         self.refusals: list[v.TransactionLost] = []
         self.told: list[type[Any]] = []
         self.given_up: list[TaskId] = []
+        self.holds_restores = False
+        self.held_restores: list[TaskId] = []
         self.standbys: list[TaskId] = []
         self.stepped_back: list[Exception] = []
         self.purged: dict[TopicPartition, int] = {}
@@ -102,7 +104,7 @@ class InlineInstance:
         return {name: store for task in tasks for name, store in self.runner.stores(task).items()}
 
     def _open_base(self, task: TaskId) -> Base:
-        return self._bases.setdefault(task, _KeptBase())
+        return self._bases.setdefault(task, KeptBase())
 
     def _poll(self) -> None:
         """Let the next records arrive, or time pass."""
@@ -128,6 +130,11 @@ class InlineInstance:
         match action:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
                 self._events.append(self.runner.do(action))
+            case v.Restore(task) if self.holds_restores:
+                self.held_restores.append(task)
+            case v.CancelRestore(task):
+                self.held_restores.remove(task)
+                self._events.append(v.Closed(task))
             case v.Restore(task):
                 try:
                     self._events.append(v.Restored(task, self._opener.open(task)))
@@ -198,7 +205,7 @@ class _Topics(Mapping[str, int]):
         return len(self._broker.topics())
 
 
-class _KeptBase(MemoryBase):
+class KeptBase(MemoryBase):
     """A base in memory that outlives its instance, as one on disk does."""
 
     def close(self) -> None:

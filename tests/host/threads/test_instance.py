@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.client.api import Admin
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
@@ -18,12 +19,13 @@ from penstock.errors import LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Phase
+from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
-from tests.host.threads.inline import InlineInstance
+from tests.host.threads.inline import InlineInstance, KeptBase
 from tests.host.threads.memory_broker import MemoryBroker
 
 CONFIG = StreamsConfig(
@@ -414,3 +416,47 @@ def test_standbys_are_kept_until_they_are_taken_over_or_given_to_others() -> Non
     play.write("a", partition=1)
     instance.run()
     assert play.counts() == {"a": 1}
+
+
+def test_a_task_that_others_are_to_have_is_given_up_in_the_middle_of_its_restore() -> None:
+    play = Play(partitions=2)
+    instance = play.instance()
+    instance.holds_restores = True
+    instance.run()
+    tasks = sorted(instance.layout.groups)
+    assert sorted(instance.held_restores) == tasks
+    instance.tell(v.Assigned(frozenset(tasks[1:])))
+    instance.run()
+    assert (instance.given_up, sorted(instance.held_restores)) == ([tasks[0]], tasks[1:])
+    instance.tell(v.MembershipLost(RuntimeError("counted out")))
+    instance.run()
+    assert sorted(instance.given_up) == tasks
+
+
+def test_a_restore_that_is_given_up_goes_on_later_from_where_it_stands() -> None:
+    play = Play()
+    play.write("a b c d e f g h i j k l m n o p")
+    play.instance().run()
+    layout, disk = play.instance().layout, dict[TaskId, Base]()
+    [counts] = layout.stateful
+    fetched: list[int] = []
+
+    class Fetcher(MemoryBroker):
+        def __init__(self) -> None: ...
+
+        def fetch(self, partition: TopicPartition, start: int, end: int, read_committed: bool) -> Iterator[RecordBatch]:
+            for batch in play.broker.fetch(partition, start, end, read_committed):
+                fetched.append(int(batch.offsets[0]))
+                yield batch
+                opener.cancel(counts)
+
+    opener = StateOpener(
+        layout, cast(Admin, play.broker), Fetcher(), lambda task: disk.setdefault(task, KeptBase()), play.clock
+    )
+    for _ in range(2):
+        with pytest.raises(RestoreStoppedError):
+            opener.open(counts)
+    assert fetched == [0, 7, 7, 14]
+    assert opener.open(counts).stamp.offsets == {
+        TopicPartition(place.topic, 0): 16 for place in layout.changelogs(counts).values()
+    }

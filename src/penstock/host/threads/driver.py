@@ -442,6 +442,10 @@ class _Workers:
         """Let the restore thread do `action`."""
         self._restoring.put(action)
 
+    def cancel_restore(self, task: TaskId) -> None:
+        """Have the restore thread not go on with the restore of `task`."""
+        self._opener.cancel(task)
+
     def close(self) -> None:
         """End the threads; a function of the user that does not return keeps one, which the program does not wait
         for."""

@@ -196,6 +196,7 @@ class Instance:
                 self._closed(task)
             case v.MembershipLost(error):
                 self._assigned = None
+                self._cancel_restores()
                 self._drop(None if self._closing is None else error)
             case v.Failed(error, task):
                 self._failed(error, task)
@@ -238,6 +239,14 @@ class Instance:
                 self._tasks.add(id, self._layout.groups[id])
         if self._layout.topology.global_topology is not None and GLOBAL_TASK not in self._tasks:
             self._tasks.add(GLOBAL_TASK, self._layout.global_partitions)
+        self._cancel_restores()
+
+    def _cancel_restores(self) -> None:
+        """Give up the restores of tasks that others are to have: those wait for them."""
+        for task in self._tasks:
+            is_being_restored = task.state is TaskState.RESTORING and task.id not in self._held_starts
+            if is_being_restored and not self._keeps(task.id):
+                self._do(v.CancelRestore(task.id))
 
     def _keeps(self, id: TaskId) -> bool:
         """Return whether the instance is to have a task."""

@@ -36,6 +36,10 @@ class Workers(Protocol):
         """Let the restore thread do `action`."""
         ...
 
+    def cancel_restore(self, task: TaskId) -> None:
+        """Have the restore thread not go on with the restore of `task`."""
+        ...
+
 
 class Application(Protocol):
     """What the polling thread tells the application."""
@@ -173,6 +177,8 @@ class Polling:
             case v.Start() | v.Run() | v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
+            case v.CancelRestore(task):
+                self._workers.cancel_restore(task)
             case v.Restore() | v.StandBy() | v.StandDown() | v.Purge():
                 self._workers.restore(action)
             case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():

@@ -30,7 +30,7 @@ RestoreAction = Restore | StandBy | StandDown | Purge
 
 
 class RestoreStoppedError(StreamsError):
-    """The instance ends while a task is being restored."""
+    """The instance ends while a task is being restored, or others are to have the task."""
 
 
 class StateOpener:
@@ -57,14 +57,29 @@ class StateOpener:
         self._listener = listener
         self._is_stopped = is_stopped
         self._standbys = standbys
+        self._opening: TaskId | None = None
+        self._cancelled: set[TaskId] = set()
         self._group = str(layout.config.required("application.id"))
         self._resets = offset_resets(layout.topology, layout.config)
 
     def open(self, task: TaskId) -> OpenedState:
         """Return the state of `task` as of the end of its changelogs.
 
-        Raises StreamsError if it cannot be opened or restored, or there is no position and the offset reset is none.
+        Raises RestoreStoppedError if it was given up; StreamsError if it cannot be opened or restored, or there is no
+        position and the offset reset is none.
         """
+        self._opening = task
+        try:
+            return self._open(task)
+        finally:
+            self._opening = None
+            self._cancelled.discard(task)
+
+    def cancel(self, task: TaskId) -> None:
+        """Do not go on with the restore of `task`, or with the next one if none goes on; from any thread."""
+        self._cancelled.add(task)
+
+    def _open(self, task: TaskId) -> OpenedState:
         standby = None if self._standbys is None else self._standbys.take(task)
         base = self._open_base(task) if standby is None else standby.base
         try:
@@ -119,7 +134,7 @@ class StateOpener:
         restored = 0
         self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
         for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
-            if self._is_stopped():
+            if self._is_stopped() or self._opening in self._cancelled:
                 self._tell(partial(_suspended, partition, store, restored))
                 raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
             last = int(batch.offsets[-1])

@@ -242,6 +242,14 @@ class Restore:
 
 
 @dataclass(frozen=True)
+class CancelRestore:
+    """Do not go on with the restore of a task: others are to have it. The restore is answered by `Closed`, unless it
+    ends before."""
+
+    task: TaskId
+
+
+@dataclass(frozen=True)
 class StandBy:
     """Keep a copy of the state of a task up to date, until it is restored or `StandDown`; not answered."""
 
@@ -413,6 +421,7 @@ class End:
 
 Action = (
     Restore
+    | CancelRestore
     | StandBy
     | StandDown
     | Start
