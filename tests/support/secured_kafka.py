@@ -36,7 +36,7 @@ from tests.support.kafka import RealKafka
 PASSWORD: Final = "its-password"
 """The password of every user."""
 
-TOKEN_SECONDS: Final = 3
+TOKEN_SECONDS: Final = 6
 """After how long the broker asks an OAUTHBEARER client to log in again."""
 
 _DAY = datetime.timedelta(days=1)

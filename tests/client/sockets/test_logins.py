@@ -22,6 +22,7 @@ from penstock.errors import (
 from penstock.record import TopicPartition
 from tests.support.kafka import require_kafka
 from tests.support.secured_kafka import PASSWORD, TOKEN_SECONDS, Acl, SecuredKafka
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.xdist_group("secured-kafka")]
 
@@ -81,9 +82,13 @@ def test_a_session_that_expires_is_renewed_on_the_same_connection(kafka: Secured
     with cluster_of(kafka.oauth("app")) as cluster:
         [node] = cluster.nodes(DOING).values()
         with cluster.connect(node, DOING) as connection:
-            until = time.monotonic() + 2 * TOKEN_SECONDS  # the broker ends connections of a token that is over
-            while time.monotonic() < until:
+            end = time.monotonic() + 2 * TOKEN_SECONDS  # the broker ends connections of a token that is over
+
+            def goes_on_to_the_end() -> bool:
                 assert connection.call(METADATA, {"topics": []}, DOING)["brokers"]
+                return time.monotonic() >= end
+
+            assert until(goes_on_to_the_end)
 
 
 REFUSED: dict[str, tuple[Callable[[SecuredKafka], dict[str, Any]], str]] = {

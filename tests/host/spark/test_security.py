@@ -33,7 +33,7 @@ from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner
+from tests.host.spark.support import SparkRunner, wait_for
 from tests.support.kafka import require_kafka
 from tests.support.secured_kafka import PASSWORD, TOKEN_SECONDS, Acl, SecuredKafka
 
@@ -139,11 +139,13 @@ def test_tokens_that_expire_are_asked_for_again(kafka: SecuredKafka) -> None:
     oauth = {key: value for key, value in kafka.oauth("app").items() if "oauthbearer" not in key}
     config = config_of(oauth, oauth_cb=token)
     admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
-    first = None
-    while first is None or time.time() < first + TOKEN_SECONDS:  # the broker ends connections of a token that is over
+
+    def go_on_to_the_end() -> bool:
         assert SOURCE in admin.topics()
         assert sum(map(len, fetcher.fetch(TopicPartition(SOURCE, 0), 0, 1, read_committed=True))) == 1
-        first = first or asked[0]
+        return time.time() >= asked[0] + TOKEN_SECONDS  # the broker ends connections of a token that is over
+
+    wait_for(go_on_to_the_end)
     assert len(asked) > 2
     fetcher.close()
     admin.close()
