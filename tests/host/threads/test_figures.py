@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.figures import Figures, progress_line
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, PUNCTUATE, Operation, streams_metrics
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -24,7 +24,9 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
     figures.take(v.Ran(TASK, records=3))
     figures.take(v.Ran(TASK, records=1))
     figures.take(v.Prepared(TASK, (), {}, dropped=2))
+    assert figures.dropped() == {"1_0": 2}
     assert figures.snapshot() == {
+        "commits": 0,
         "records_in": 4,
         "bytes_in": 10,
         "records_out": 1,
@@ -50,3 +52,8 @@ def test_tasks_and_commits_are_measured() -> None:
     assert measured.operations[Operation(DROPPED_RECORDS, "1_0")].number == 1
     names = {name.name for name in streams_metrics("client", {}, figures.snapshot(), measured)}
     assert {"commit-latency-max", "punctuate-rate", "dropped-records-total"} <= names
+
+
+def test_a_line_says_what_was_done_between_two_snapshots() -> None:
+    before, now = ({"records_in": n, "records_out": 2 * n, "commits": n} for n in (1, 4))
+    assert progress_line("app", before, now, 120.5) == "app: 3 records in and 6 out, in 3 commits of the last 120 s"

@@ -11,10 +11,11 @@ StateDirectory).
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -32,6 +33,8 @@ from penstock.state.api import Base, BaseView, Changes
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE
 from penstock.state.open import LMDB, open_base
+
+_log = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _PROCESS = "kafka-streams-process-metadata"
@@ -101,11 +104,24 @@ class StateDirectory:
         """Return whether there is a directory for the base of `task`."""
         return self._task_path(task).is_dir()
 
-    def seal(self, tasks: Iterable[TaskId]) -> None:
-        """Mark the bases of `tasks`, all closed, as complete: they stay valid after a restart of the machine."""
-        for task in tasks:
+    def seal(self) -> None:
+        """Mark the bases that were closed as complete: they stay valid after a restart of the machine."""
+        for directory in self._directories():
             with suppress(FileNotFoundError):
-                BaseDirectory(self._task_path(task), self._run, self._data_file()).seal()
+                directory.seal()
+
+    def delete_unused(self, since: float) -> None:
+        """Delete the directories of tasks that nobody has open and nobody has used since a time of the machine (s)."""
+        for directory in self._directories():
+            with suppress(FileNotFoundError):
+                if directory.delete_if_unused(since):
+                    _log.info("Deleted the state of a task that others have: %s.", directory.database.parent)
+
+    def _directories(self) -> Iterator[BaseDirectory]:
+        """Yield the directories of tasks; that of the global stores, which each instance has, is left out."""
+        for path in sorted(self._path.iterdir()):
+            if _is_task(path.name) and path.is_dir():
+                yield BaseDirectory(path, self._run, self._data_file())
 
     def clean_up(self) -> None:
         """Delete everything but the lock; raises LockError if an instance runs."""
@@ -165,3 +181,10 @@ class _DirectoryBase:
         """Release the database and leave the directory."""
         self._base.close()
         self._directory.leave()
+
+
+def _is_task(name: str) -> bool:
+    try:
+        return str(TaskId.parse(name)) == name
+    except ValueError:
+        return False

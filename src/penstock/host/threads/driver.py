@@ -29,10 +29,11 @@ from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.api import HostListener, StateQueries
 from penstock.host.production import RefusedRecords
+from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
@@ -46,7 +47,7 @@ from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
-from penstock.host.threads.upkeep import Upkeep
+from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import check_sink_topics, source_topics
 from penstock.metrics.host_metrics import Measured
@@ -62,6 +63,7 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 """Makes the member of the group; it gives its events to the third argument."""
 
 _ENDS_MS = 3_000  # all members wait for the leader's answer
+_CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 _LAST_SECONDS = 1.0  # for each thread to end, behind the end of the instance
 
 
@@ -96,6 +98,7 @@ class ThreadsHost:
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
         self._figures = Figures.of(config, own_topics(built).__contains__)
+        self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
         self._queries = TaskQueries(built, config, self._clock)
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
@@ -200,20 +203,33 @@ class ThreadsHost:
         with ExitStack() as opened:
             self._directory.acquire()
             opened.callback(self._directory.release)
+            opened.callback(self._directory.seal)
             admin = _GroupAdmin(self._config)
             opened.callback(admin.close)
             layout = self._checked_layout(admin)
             self._rebalancing.clear()
             polling = self._polling = self._wired(layout, admin, listener, opened)
-            if not self._until_end:
-                watch = TopicWatch(self._built, self._config, own_topics(self._built))
-                name = f"penstock-{self._application_id}-upkeep"
-                upkeep = Upkeep(name, [partial(self._look_at_topics, watch, layout)])
-                opened.callback(upkeep.close, _LAST_SECONDS)
+            upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout))
+            opened.callback(upkeep.close, _LAST_SECONDS)
             self._open = opened.pop_all()
         if self._stopped.is_set() or self._rebalancing.is_set():  # whoever asked may not have seen this loop
             polling.post(v.CloseRequested())
         return polling
+
+    def _upkeep(self, layout: Layout) -> list[Callable[[], None]]:
+        """Return what is done from time to time while the instance runs."""
+        config, figures = self._config, self._figures
+        progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
+        looks = [progress.look, self._dropped.look, at_intervals(_CLEAN_UP_MS, self._clean_up_unused)]
+        if not self._until_end:
+            watch = TopicWatch(self._built, config, own_topics(self._built))
+            looks.append(partial(self._look_at_topics, watch, layout))
+        return looks
+
+    def _clean_up_unused(self) -> None:
+        """Delete the state of tasks that others have had for long enough."""
+        delay_ms: int = self._config["state.cleanup.delay.ms"]
+        self._directory.delete_unused((SystemClock().milliseconds() - delay_ms) / 1000)
 
     def _look_at_topics(self, watch: TopicWatch, layout: Layout) -> None:
         """Rebalance if topics have changed since the instance was set up."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.clock import elapsed_milliseconds
+from penstock.errors import counted
 from penstock.host.threads import vocabulary as v
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
 from penstock.metrics.measurements import Measurement
@@ -104,16 +105,22 @@ class Figures:
         with self._lock:
             return self._measurements.at(self._elapsed_ms())
 
+    def dropped(self) -> dict[str, int]:
+        """Return the records dropped since the start, by task; no task without any."""
+        with self._lock:
+            return dict(self._dropped)
+
     def snapshot(self) -> dict[str, Any]:
         """Return the figures by name, all since the start.
 
-        records_in, bytes_in, records_out: of topics that are not the application's own. consumed, produced: (records,
-        bytes) by topic. processed, dropped: records by task.
+        commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own.
+        consumed, produced: (records, bytes) by topic. processed, dropped: records by task.
         """
         with self._lock:
             outside = [figures for topic, figures in self._consumed.items() if not self._is_internal(topic)]
             written = [figures for topic, figures in self._produced.items() if not self._is_internal(topic)]
             return {
+                "commits": self.commit.number,
                 "records_in": sum(records for records, _ in outside),
                 "bytes_in": sum(size for _, size in outside),
                 "records_out": sum(records for records, _ in written),
@@ -122,6 +129,15 @@ class Figures:
                 "processed": dict(self._processed),
                 "dropped": dict(self._dropped),
             }
+
+
+def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
+    """Return what an instance has done between two snapshots of its figures, in so many seconds."""
+    return (
+        f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
+        f"{now['records_out'] - before['records_out']} out, in {counted(now['commits'] - before['commits'], 'commit')} "
+        f"of the last {int(seconds)} s"
+    )
 
 
 def _add(totals: dict[str, tuple[int, int]], topic: str, batch: RecordBatch) -> None:

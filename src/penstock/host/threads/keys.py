@@ -10,6 +10,7 @@ from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.host.threads.task_manager import Limits
+from penstock.state.open import ROCKSDB
 
 _log = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ _EPOCHS = "this host has no epochs; set commit.interval.ms"
 _CHECKPOINT = "this host keeps state in changelog topics and below state.dir, and has no checkpoint"
 _SPARK = "it is a key of the host spark"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "partition.pause.threshold.ms": "set buffered.records.per.partition",
     "penstock.batch.max.bytes": "set penstock.buffer.max.bytes",
     "penstock.batch.target.ms": _EPOCHS,
     "penstock.checkpoint.dir": _CHECKPOINT,
@@ -41,6 +43,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "penstock.manifests.retained": _CHECKPOINT,
     "penstock.max.skew.ms": _EPOCHS,
     "penstock.poll.ms": "set poll.ms",
+    "penstock.query.refresh.ms": "queries see each write, or each commit, at once",
     "penstock.row.max.bytes": _SPARK,
     "penstock.segment.max.bytes": _CHECKPOINT,
     "penstock.spark.checkpoint.dir": _SPARK,
@@ -48,6 +51,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "penstock.spark.master": _SPARK,
     "penstock.spark.partitions": _SPARK,
     "penstock.spark.send.code": _SPARK,
+    "penstock.trace.order": "this host logs no order",
 }
 """Keys with a row that only Spark acts on: the reason, and what to set instead."""
 
@@ -61,6 +65,10 @@ def check_keys(config: StreamsConfig) -> None:
     for key, why in _WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
+    if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
+        warn_without_effect(
+            "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"
+        )
     if config["num.stream.threads"] > 1:
         _log.warning(
             "num.stream.threads is %d, but one thread of %s processes all its tasks: start more instances to use more "

@@ -1,10 +1,13 @@
-"""The thread that looks after a running instance from time to time: whether its topics have changed."""
+"""The thread that looks after a running instance from time to time: whether its topics have changed,
+how far it is, and which state it no longer needs."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
+
+from penstock.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 
@@ -34,3 +37,19 @@ class Upkeep:
                     function()
                 except Exception:
                     _log.exception("%s failed, and will be tried again.", self._thread.name)
+
+
+def at_intervals(
+    interval_ms: int, function: Callable[[], None], elapsed_ms: Callable[[], int] = elapsed_milliseconds
+) -> Callable[[], None]:
+    """Return a function that calls `function`, unless it has done so, or was made, less than `interval_ms` ago."""
+    last = elapsed_ms()
+
+    def look() -> None:
+        nonlocal last
+        now = elapsed_ms()
+        if now - last >= interval_ms:
+            last = now
+            function()
+
+    return look

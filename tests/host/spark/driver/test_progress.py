@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from penstock import StreamsBuilder
+from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
-from penstock.host.spark.driver.figures import DroppedRecordsLog, Figures, ProgressLog
+from penstock.host.spark.driver.figures import Figures, progress_line
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import InputRecord, SparkRunner, lines, wait_for
 from tests.host.spark.test_topologies import TEXT, TEXT_OUT, word_count
@@ -40,7 +41,7 @@ def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.LogCaptureFixture) -> None:
     figures, time = Figures(), Time()
-    progress = ProgressLog("app", 120_000, figures, time)
+    progress = ProgressLog("app", 120_000, figures.snapshot, progress_line, time)
     figures.take(manifest(1))
     figures.take(manifest(2))
     time.seconds = 119
@@ -60,7 +61,7 @@ def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.
 
 def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixture) -> None:
     figures, time = Figures(), Time()
-    log = DroppedRecordsLog("app", figures, time)
+    log = DroppedRecordsLog("app", figures.dropped, time)
     log.look()
     assert not told.messages
     for at, epoch in enumerate((1, 2, 3)):
@@ -79,7 +80,7 @@ def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixt
 @pytest.mark.parametrize("interval", [0, -1])
 def test_no_interval_is_no_line(told: pytest.LogCaptureFixture, interval: int) -> None:
     time = Time()
-    progress = ProgressLog("app", interval, Figures(), time)
+    progress = ProgressLog("app", interval, Figures().snapshot, progress_line, time)
     time.seconds = 1e9
     progress.look()
     assert not told.messages

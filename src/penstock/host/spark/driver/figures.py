@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +21,6 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 _RECENT = 5
-
-_DROPPED_EVERY_SECONDS = 60
 
 
 class Figures:
@@ -135,66 +132,10 @@ def _duration_ms(manifest: Manifest) -> int:
     return max(manifest.committed_ms - manifest.planned_ms, 0)
 
 
-class ProgressLog:
-    """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
-
-    def __init__(
-        self, application_id: str, interval_ms: int, figures: Figures, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Keep the arguments. interval_ms: time between two lines; below 1: none. clock: seconds of a clock that never
-        goes back."""
-        self._application_id = application_id
-        self._interval = interval_ms / 1000
-        self._figures = figures
-        self._clock = clock
-        self._told_at = clock()
-        self._before: Mapping[str, Any] = figures.snapshot()
-
-    def look(self) -> None:
-        """Write the line if it is time to; may be called as often as one likes."""
-        passed = self._clock() - self._told_at
-        if self._interval <= 0 or passed < self._interval:
-            return
-        now, before = self._figures.snapshot(), self._before
-        _log.info(
-            "%s: %s in and %d out, in %s of the last %d s; epoch %d took %d ms",
-            self._application_id,
-            counted(now["records_in"] - before["records_in"], "record"),
-            now["records_out"] - before["records_out"],
-            counted(now["epoch"] - before["epoch"], "epoch"),
-            passed,
-            now["epoch"],
-            now["epoch_ms"],
-        )
-        self._told_at, self._before = self._clock(), now
-
-
-class DroppedRecordsLog:
-    """Warns of records that tasks drop, once a minute at most: nobody asked for them to be lost."""
-
-    def __init__(self, application_id: str, figures: Figures, clock: Callable[[], float] = time.monotonic) -> None:
-        """Keep the arguments. clock: seconds of a clock that never goes back."""
-        self._application_id = application_id
-        self._figures = figures
-        self._clock = clock
-        self._told = 0
-        self._told_at: float | None = None
-
-    def look(self) -> None:
-        """Warn if records were dropped since the last warning, and that is a minute ago."""
-        now = self._clock()
-        if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
-            return
-        dropped = self._figures.dropped()
-        total = sum(dropped.values())
-        if total == self._told:
-            return
-        _log.warning(
-            "%s dropped %s, %d since its start (task %s): they had no key, came too late for their window, or "
-            "could not be read or processed and a handler skipped them. The metric dropped-records-total counts them.",
-            self._application_id,
-            counted(total - self._told, "record"),
-            total,
-            ", ".join(f"{task}: {records}" for task, records in sorted(dropped.items())),
-        )
-        self._told, self._told_at = total, now
+def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[str, Any], seconds: float) -> str:
+    """Return what an application has done between two snapshots of its figures, in so many seconds."""
+    return (
+        f"{application_id}: {counted(now['records_in'] - before['records_in'], 'record')} in and "
+        f"{now['records_out'] - before['records_out']} out, in {counted(now['epoch'] - before['epoch'], 'epoch')} of "
+        f"the last {int(seconds)} s; epoch {now['epoch']} took {now['epoch_ms']} ms"
+    )

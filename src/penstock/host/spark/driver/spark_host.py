@@ -31,6 +31,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.directories import application_path, warn_of_temporary_state
+from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
@@ -38,7 +39,7 @@ from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.driver import preparation
 from penstock.host.spark.driver.broker_watch import BrokerWatch
 from penstock.host.spark.driver.dependencies import send_code
-from penstock.host.spark.driver.figures import DroppedRecordsLog, Figures, ProgressLog
+from penstock.host.spark.driver.figures import Figures, progress_line
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
 from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, Restarts, RunningQuery, start_query
@@ -104,8 +105,10 @@ class SparkHost:
         self._process_id = uuid.uuid4().hex
         self._runs = 0
         self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
-        self._progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], self._figures)
-        self._dropped = DroppedRecordsLog(self._application_id, self._figures)
+        self._progress = ProgressLog(
+            self._application_id, config["log.summary.interval.ms"], self._figures.snapshot, progress_line
+        )
+        self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
         self._tells_restores = restore_listener is not None
         self._restores = RestoreWatch(self._checkpoint, restore_listener)
         self._queries = CheckpointQueries(built, config, is_active=self._is_running)

@@ -1,0 +1,82 @@
+"""Lines of the log of what an application does: how far it is, and what it drops."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.errors import counted
+
+_log = logging.getLogger(__name__)
+
+_DROPPED_EVERY_SECONDS = 60
+
+
+class ProgressLog:
+    """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
+
+    def __init__(
+        self,
+        application_id: str,
+        interval_ms: int,
+        snapshot: Callable[[], Mapping[str, Any]],
+        line: Callable[[str, Mapping[str, Any], Mapping[str, Any], float], str],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Keep the arguments.
+
+        interval_ms: time between two lines; below 1: none. snapshot: returns the figures. line: returns the line, from
+        the application.id, two snapshots and the seconds between them. clock: seconds of a clock that never goes back.
+        """
+        self._application_id = application_id
+        self._interval = interval_ms / 1000
+        self._snapshot = snapshot
+        self._line = line
+        self._clock = clock
+        self._told_at = clock()
+        self._before = snapshot()
+
+    def look(self) -> None:
+        """Write the line if it is time to; may be called as often as one likes."""
+        passed = self._clock() - self._told_at
+        if self._interval <= 0 or passed < self._interval:
+            return
+        now = self._snapshot()
+        _log.info("%s", self._line(self._application_id, self._before, now, passed))
+        self._told_at, self._before = self._clock(), now
+
+
+class DroppedRecordsLog:
+    """Warns of records that tasks drop, once a minute at most: nobody asked for them to be lost."""
+
+    def __init__(
+        self, application_id: str, dropped: Callable[[], Mapping[str, int]], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Keep the arguments. dropped: returns the records dropped since the start, by task. clock: seconds of a clock
+        that never goes back."""
+        self._application_id = application_id
+        self._records = dropped
+        self._clock = clock
+        self._told = 0
+        self._told_at: float | None = None
+
+    def look(self) -> None:
+        """Warn if records were dropped since the last warning, and that is a minute ago."""
+        now = self._clock()
+        if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
+            return
+        dropped = self._records()
+        total = sum(dropped.values())
+        if total == self._told:
+            return
+        _log.warning(
+            "%s dropped %s, %d since its start (task %s): they had no key, came too late for their window, or "
+            "could not be read or processed and a handler skipped them. The metric dropped-records-total counts them.",
+            self._application_id,
+            counted(total - self._told, "record"),
+            total,
+            ", ".join(f"{task}: {records}" for task, records in sorted(dropped.items())),
+        )
+        self._told, self._told_at = total, now

@@ -1,0 +1,50 @@
+"""The state directory of an instance: whose bases stay, which are deleted, and what is sure after a clean end."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from penstock.config import StreamsConfig
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.vocabulary import GLOBAL_TASK
+from penstock.plan.subtopology import TaskId
+
+KEPT, GIVEN_UP = TaskId(0, 0), TaskId(1, 12)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StateDirectory:
+    return StateDirectory(StreamsConfig({"application.id": "app", "state.dir": str(tmp_path)}, environment={}))
+
+
+def test_only_state_that_nobody_has_used_for_long_enough_is_deleted(directory: StateDirectory, tmp_path: Path) -> None:
+    directory.acquire()
+    base = directory.open_base(KEPT)
+    directory.open_base(GIVEN_UP).close()
+    directory.open_base(GLOBAL_TASK).close()
+    for path in tmp_path.rglob("lock"):
+        os.utime(path, (1_000, 1_000))
+    directory.delete_unused(999.0)
+    assert directory.has_base(GIVEN_UP)
+    directory.delete_unused(1_001.0)
+    assert not directory.has_base(GIVEN_UP)
+    assert directory.has_base(KEPT)
+    assert directory.has_base(GLOBAL_TASK)
+    base.close()
+    directory.release()
+
+
+def test_a_base_that_was_closed_is_sealed(directory: StateDirectory, tmp_path: Path) -> None:
+    directory.acquire()
+    base = directory.open_base(KEPT)
+    base.apply({"store": {b"k": b"v"}}, b"stamp")
+    directory.seal()
+    seal = tmp_path / "app" / str(KEPT) / "seal"
+    assert not seal.exists()
+    base.close()
+    directory.seal()
+    assert seal.exists()
+    directory.release()
