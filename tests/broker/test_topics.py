@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,10 +73,34 @@ def test_a_start_names_the_partitions_whose_directory_is_gone(tmp_path: Path, ca
     reopened().close()
     assert caplog.text == ""
     gone = tmp_path / "topics" / made.topic_id.hex / "2"
-    gone.rmdir()
+    shutil.rmtree(gone)
+    (gone.with_name("1") / f"{0:020d}.log").unlink()
     topics = reopened()
-    assert f"t-2: all of its records are missing, because {gone} is gone" in caplog.text
-    assert caplog.text.count("missing") == 1
+    for path in (gone, gone.with_name("1")):
+        assert f"t-{path.name}: all of its records are missing, because {path} is gone" in caplog.text
+    assert caplog.text.count("missing") == 2
     assert topics.partition("t", 2).append(batch(1)) == 0
     topics.close()
     store.close()
+
+
+def test_a_start_keeps_the_records_of_topics_that_the_database_does_not_know(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MetadataStore(tmp_path / "metadata.sqlite")
+    topics = TopicRegistry(BrokerConfig(data_dir=tmp_path), store, MockClock())
+    lost, deleted = topics.create("lost", 1, {}), topics.create("deleted", 1, {})
+    for topic in (lost, deleted):
+        topic.partitions[0].append(batch(1))
+    topics.delete(deleted)
+    topics.close()
+    store.delete_topic("lost")
+    for _ in range(2):
+        topics = TopicRegistry(BrokerConfig(data_dir=tmp_path), store, MockClock())
+        assert topics.all() == []
+    topics.close()
+    store.close()
+    [kept] = (tmp_path / "topics").iterdir()
+    assert kept.name == f"{lost.topic_id.hex}.stray"
+    assert (kept / "0" / f"{0:020d}.log").stat().st_size
+    assert caplog.text.count(f"it is kept as {kept}") == 1

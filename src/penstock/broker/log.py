@@ -33,6 +33,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
 from penstock.broker.offset_index import ENTRY_SIZE, NO_SEGMENT
 from penstock.broker.producer_snapshot import newest_snapshot
@@ -47,6 +49,33 @@ LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
 """How far the offsets of a segment may be apart, as in Kafka."""
 
 _log = logging.getLogger(__name__)
+
+
+def make_log(directory: Path) -> None:
+    """Make the directory of a partition, with an empty segment, so that a start knows that there was one.
+
+    Args:
+        directory: its own directory.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    segment = Segment(directory, 0, 0)
+    segment.create()
+    segment.close()
+
+
+def has_log(directory: Path) -> bool:
+    """Return whether the directory of a partition has a segment.
+
+    Args:
+        directory: its own directory.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    return directory.exists() and any(name.endswith(".log") for name in os.listdir(directory))
 
 
 class _Checkpoint(NamedTuple):
@@ -178,13 +207,17 @@ class Log:
                 segment.verify()
                 if summary is not None:
                     raise segment.damaged(f"has {segment.size} bytes instead of {summary.size}")
-            elif cut := segment.recover(is_gapless=is_last or not self._may_have_gaps):
+            elif cut := segment.recover(is_last or not self._may_have_gaps, found[-1].base_offset):
                 self._report_cut(segment, cut, [after.take_out() for after in found[number + 1 :]])
                 break
         self._closed_unflushed = [segment for segment in segments[:-1] if not segment.has_index_file]
-        for segment, following in pairwise(segments):
-            if not segment.has_index_file:
-                segment.followed_by = following.base_offset
+        for number, (segment, following) in enumerate(pairwise(segments)):
+            if segment.has_index_file:
+                continue
+            # A compaction gives each segment that it writes an index, unless it is killed at this moment.
+            is_uncleaned = number >= recovery_point and segment.base_offset >= self._checkpoint.first_dirty_offset
+            is_joined = is_uncleaned or not self._may_have_gaps
+            segment.followed_by = segment.next_offset if is_joined else following.base_offset
         return segments
 
     @property
@@ -216,13 +249,8 @@ class Log:
             newest_snapshot: an offset that the log had reached.
         """
         first, last, start = self._segments[0], self._segments[-1], self._checkpoint.log_start_offset
-        gaps = [(start, first.base_offset)]
-        for segment, following in pairwise(self._segments):
-            if segment.has_index_file:
-                gaps.append((segment.followed_by, following.base_offset))
-            elif not self._may_have_gaps:
-                gaps.append((segment.next_offset, following.base_offset))
-        for begin, end in gaps:
+        gaps = [(segment.followed_by, following.base_offset) for segment, following in pairwise(self._segments)]
+        for begin, end in [(start, first.base_offset), *gaps]:
             if begin < end:
                 _log.error(
                     "%s: the records from offset %d to %d are missing, because files are gone from %s; readers go on "
@@ -240,7 +268,10 @@ class Log:
     def _read_checkpoint(self) -> _Checkpoint:
         path = self._directory / _CHECKPOINT
         try:
-            return _Checkpoint(**json.loads(path.read_bytes()))
+            content, _, checksum = path.read_bytes().partition(b"\n")
+            if checksum and int(checksum, 16) != crc32c(content):
+                raise ValueError("its checksum is wrong")
+            return _Checkpoint(**json.loads(content))
         except FileNotFoundError:
             return _Checkpoint()
         except (ValueError, TypeError) as error:
@@ -248,7 +279,8 @@ class Log:
             return _Checkpoint()
 
     def _write_checkpoint(self, checkpoint: _Checkpoint) -> None:
-        write_atomically(self._directory / _CHECKPOINT, json.dumps(checkpoint._asdict()).encode())
+        content = json.dumps(checkpoint._asdict()).encode()
+        write_atomically(self._directory / _CHECKPOINT, b"%b\n%08x" % (content, crc32c(content)))
         self._checkpoint = checkpoint
 
     @property

@@ -28,6 +28,8 @@ from itertools import count
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock.broker.errors import BrokerError
 from penstock.broker.offset_index import (
@@ -169,7 +171,7 @@ class Segment:
             BrokerError: it is damaged.
         """
         file_size = self.path.stat().st_size
-        self._read_headers(file_size, verify=True, is_gapless=False)
+        self._read_headers(file_size, verify=True)
         if self.size < file_size:
             raise self.damaged(f"is damaged at byte {self.size} of {file_size} (offset {self.next_offset})")
 
@@ -184,12 +186,13 @@ class Segment:
             "file, or remove the data directory to start over"
         )
 
-    def recover(self, is_gapless: bool) -> Cut | None:
+    def recover(self, is_gapless: bool, last_base_offset: int) -> Cut | None:
         """Learn what a file holds that may be torn: its checksums are verified, and it is cut before the first batch
         that is not as it was appended. Whole batches behind that one are kept in another file.
 
         Args:
             is_gapless: whether each batch begins where the one before it ends, for no compaction was there.
+            last_base_offset: the first offset of the last segment, which the batches of others do not reach.
 
         Returns:
             What was cut, or None.
@@ -198,7 +201,8 @@ class Segment:
             OSError: it cannot be read or cut.
         """
         file_size = self.path.stat().st_size
-        self._read_headers(file_size, verify=True, is_gapless=is_gapless)
+        end = None if self.base_offset == last_base_offset else last_base_offset
+        self._read_headers(file_size, verify=True, is_gapless=is_gapless, end_offset=end)
         if self.size == file_size:
             return None
         cut = self._keep_batches(self.size)
@@ -263,13 +267,17 @@ class Segment:
         except (OSError, InvalidIndexError):
             return None
 
-    def _read_headers(self, file_size: int, verify: bool, is_gapless: bool) -> None:
+    def _read_headers(
+        self, file_size: int, verify: bool, is_gapless: bool = False, end_offset: int | None = None
+    ) -> None:
         if not file_size:
             return
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
             view = memoryview(content)
             try:
                 while (header := self._next_header(view[self.size : file_size], verify, is_gapless)) is not None:
+                    if end_offset is not None and header.next_offset > end_offset:
+                        break
                     self._note(header)
             finally:
                 view.release()
@@ -312,7 +320,7 @@ class Segment:
 
     def _rebuilt_index(self) -> OffsetIndex:
         again = Segment(self.path.parent, self.base_offset, self._index_interval_bytes)
-        again._read_headers(self.size, verify=False, is_gapless=False)
+        again._read_headers(self.size, verify=False)
         assert again._index is not None
         return again._index
 
@@ -449,23 +457,49 @@ class Segment:
         return os.pread(self._file, end - start, start), next_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of each batch from the one that holds an offset on."""
+        """Yield header and bytes of each batch from the one that holds an offset on.
+
+        Raises:
+            OSError: reading fails.
+            InvalidBatchError: a batch is damaged; what the broker itself reads is not checked by a consumer.
+        """
         return self._batches(self._position_of(offset))
 
     def batches_from_time(self, timestamp: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of batches; all that are left out are older than a time (ms)."""
+        """Yield header and bytes of batches; all that are left out are older than a time (ms).
+
+        Raises:
+            OSError: reading fails.
+            InvalidBatchError: a batch is damaged.
+        """
         return self._batches(self._loaded_index.position_of_time(timestamp))
 
     def _batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         chunk = memoryview(b"")
+        next_offset = self.base_offset
         while position < self.size:
             header = self._whole_header(chunk)
             if header is None:
                 chunk = self._read_ahead(position)
                 header = self._header_in(chunk)
+            self._check(header, chunk, position, next_offset)
             yield header, chunk[: header.size]
             chunk = chunk[header.size :]
             position += header.size
+            next_offset = header.next_offset
+
+    def _check(self, header: BatchHeader, chunk: memoryview, position: int, next_offset: int) -> None:
+        try:
+            check_intact(chunk)
+        except InvalidBatchError as error:
+            raise InvalidBatchError(
+                error.code, f"{self.path} is damaged at byte {position} (offset {next_offset}): {error.message}"
+            ) from error
+        if header.base_offset < next_offset or header.next_offset > self.next_offset:
+            raise InvalidBatchError(
+                ErrorCode.corrupt_message,
+                f"{self.path} is damaged at byte {position}: it has offset {header.base_offset} after {next_offset}",
+            )
 
     def _whole_header(self, chunk: memoryview) -> BatchHeader | None:
         if len(chunk) < HEADER_SIZE:

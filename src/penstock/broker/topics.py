@@ -4,9 +4,10 @@ Creates, deletes, grows and finds topics, and checks their names. Not here: the 
 partition (partition.py) and what is stored of a topic (metadata_store.py).
 
 Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-and created again never sees the old records; a directory without a topic is removed at start. The directories of the
-partitions are made before the database knows the topic, so one that a start misses was there. Only the broker writes
-internal topics: clients can read them, but not create, produce to, grow or delete them.
+and created again never sees the old records; a start removes what a deletion has left, and keeps the records of topics
+that the database does not know aside, as Kafka does. The directories of the partitions are made before the database
+knows the topic, so one that a start misses was there. Only the broker writes internal topics: clients can read them,
+but not create, produce to, grow or delete them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import BatchHeader
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
+from penstock.broker.log import has_log, make_log
 from penstock.broker.metadata_store import TOPICS_DIRECTORY, MetadataStore, TopicRow
 from penstock.broker.partition import Partition
 from penstock.broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
@@ -43,6 +46,8 @@ _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 # Small segments, so that a start reads little: the last one is never compacted.
 _INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_DELETED_SUFFIX: Final = ".deleted"
+_STRAY_SUFFIX: Final = ".stray"
 _log = logging.getLogger(__name__)
 
 
@@ -109,25 +114,35 @@ class TopicRegistry:
 
     def _remove_orphans(self, known: set[str]) -> None:
         for path in self._directory.iterdir():
-            if path.name not in known:
+            if path.name in known or path.suffix == _STRAY_SUFFIX:
+                continue
+            size = sum(file.stat().st_size for file in path.glob("*/*.log"))
+            if path.suffix == _DELETED_SUFFIX or not size:
                 shutil.rmtree(path, ignore_errors=True)
+                continue
+            stray = path.rename(path.with_suffix(_STRAY_SUFFIX))
+            _log.error(
+                "%s has %d bytes of records of a topic that the broker's metadata do not know: it is kept as %s. "
+                "If metadata.sqlite was replaced, restore the right one and the directory's name; else delete it",
+                path, size, stray,
+            )  # fmt: skip
 
     def _report_missing(self, row: TopicRow) -> None:
-        missing = [index for index in range(row.partitions) if not self._directory_of(row, index).exists()]
+        missing = [index for index in range(row.partitions) if not has_log(self._directory_of(row, index))]
         for index in missing if self._store.has_partition_directories else ():
             _log.error(
-                "%s-%d: all of its records are missing, because %s is gone; it begins again at offset 0. To have them "
-                "back, stop the broker and restore that directory",
+                "%s-%d: all of its records are missing, because %s is gone or has no *.log file. To have them back, "
+                "stop the broker and restore that directory",
                 row.name, index, self._directory_of(row, index),
             )  # fmt: skip
-        self._make_directories(row, missing)
+        self._make_logs(row, (index for index in missing if not self._directory_of(row, index).exists()))
 
     def _directory_of(self, row: TopicRow, index: int) -> Path:
         return self._directory / row.topic_id.hex / str(index)
 
-    def _make_directories(self, row: TopicRow, indexes: Iterable[int]) -> None:
+    def _make_logs(self, row: TopicRow, indexes: Iterable[int]) -> None:
         for index in indexes:
-            self._directory_of(row, index).mkdir(parents=True, exist_ok=True)
+            make_log(self._directory_of(row, index))
 
     def _add(self, row: TopicRow) -> Topic:
         partitions = self._open(row, range(row.partitions))
@@ -293,7 +308,7 @@ class TopicRegistry:
 
     def _save_new_partitions(self, row: TopicRow, indexes: range) -> None:
         try:
-            self._make_directories(row, indexes)
+            self._make_logs(row, indexes)
         except OSError as error:
             raise ApiError(
                 ErrorCode.kafka_storage_error, f"cannot make {error.filename} for topic {row.name!r}: {error.strerror}"
@@ -365,7 +380,15 @@ class TopicRegistry:
         self._count_partitions(topic, -len(topic.partitions))
         for partition in topic.partitions:
             partition.close_deleted()
-        shutil.rmtree(self._directory / topic.topic_id.hex, ignore_errors=True)
+        self._remove_directory(topic)
+
+    def _remove_directory(self, topic: Topic) -> None:
+        path = self._directory / topic.topic_id.hex
+        # A start finds it by this name if the broker is killed before it is gone.
+        deleted = path.with_suffix(_DELETED_SUFFIX)
+        with suppress(OSError):
+            path.rename(deleted)
+        shutil.rmtree(deleted, ignore_errors=True)
 
     def check_growth(self, topic: Topic, count: int) -> None:
         """Check whether a topic can be given more partitions.
