@@ -60,8 +60,8 @@ def test_keys_that_penstock_owns_cannot_be_changed_and_are_named(caplog: pytest.
 def test_keys_without_meaning_here_are_left_out_and_named_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         for role in (CONSUMER, PRODUCER, CONSUMER):
-            assert "rack.aware.assignment.tags" not in settings(role, rack__aware__assignment__tags="zone")
-    assert caplog.text.count("rack.aware.assignment.tags") == 1
+            assert "rack.aware.assignment.strategy" not in settings(role, rack__aware__assignment__strategy="none")
+    assert caplog.text.count("rack.aware.assignment.strategy") == 1
 
 
 def test_the_default_partitioner_is_that_of_kafka() -> None:

@@ -357,6 +357,29 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     assert "error" not in listening.told
 
 
+def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_has(
+    words: WordCount, caplog: pytest.LogCaptureFixture
+) -> None:
+    returns = threading.Event()
+
+    def split(line: str) -> list[str]:
+        returns.wait(SECONDS)
+        return line.split()
+
+    words.settings |= {"processing.guarantee": "exactly_once_v2", "max.poll.interval.ms": 2_000}
+    host = words.host(split, until_end=False, make_membership=None)
+    host.start(Listening())
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: "Task 0_0 has not returned for max.poll.interval.ms=2000" in caplog.text)
+        assert until(lambda: not words.admin.describe_group(words.app).members)
+        returns.set()
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+    finally:
+        returns.set()
+        assert host.close(60_000)
+
+
 def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_path: Path) -> None:
     words.settings |= {"processing.guarantee": "exactly_once_v2", "num.standby.replicas": 1}
     words.settings["heartbeat.interval.ms"] = 100

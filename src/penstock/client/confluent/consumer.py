@@ -28,6 +28,9 @@ _FETCH_RECORDS = 10_000
 _FIRST_TRY = 0.25
 """The share of the timeout after which another consumer continues if no record has come."""
 
+_LONGEST_MS = 86_400_000
+"""The longest max.poll.interval.ms: no consumer here is in a group, but librdkafka wants it longer than the session."""
+
 _LOOK_SECONDS = 0.5
 """How often a wait for records looks whether they can still come."""
 
@@ -37,8 +40,7 @@ class ConfluentConsumer:
 
     def __init__(self, config: StreamsConfig, read_committed: bool = True, timeout_ms: int = 10_000) -> None:
         """Connect in the background. read_committed: leave out records of aborted and open transactions."""
-        forced = {**_isolation(read_committed), "enable.partition.eof": True}
-        self._connection = Connection(client_settings(config, CONSUMER, forced), timeout_ms)
+        self._connection = Connection(client_settings(config, CONSUMER, _settings(read_committed)), timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
         self._reached: dict[TopicPartition, int] = {}
         self._pending: deque[Message] = deque()
@@ -212,14 +214,18 @@ class ConfluentFetcher:
         if read_committed not in self._clients:
             # The end of a partition is an event: behind the last record there may be only control records. All
             # requested records have arrived: waiting for more would delay the next range.
-            forced = {**_isolation(read_committed), "enable.partition.eof": True, "fetch.wait.max.ms": 5}
+            forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
             connection = Connection(client_settings(self._config, CONSUMER, forced), self._timeout_ms)
             self._clients[read_committed] = (connection, connection.make(Consumer))
         return self._clients[read_committed]
 
 
-def _isolation(read_committed: bool) -> dict[str, Any]:
-    return {"isolation.level": "read_committed" if read_committed else "read_uncommitted"}
+def _settings(read_committed: bool) -> dict[str, Any]:
+    return {
+        "isolation.level": "read_committed" if read_committed else "read_uncommitted",
+        "enable.partition.eof": True,
+        "max.poll.interval.ms": _LONGEST_MS,
+    }
 
 
 def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:

@@ -3,6 +3,7 @@ concerns tasks, their restores and the group goes to other threads through queue
 
 from __future__ import annotations
 
+import logging
 import queue
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from penstock.host.threads.processing import TaskAction
 from penstock.host.threads.restoring import RestoreAction
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 MOST_RECORDS = 10_000
 """Records taken from the consumer at one time."""
@@ -158,8 +161,13 @@ class Polling:
                 self._out.discard(task)
             case v.Failed(task=task):
                 self._out.discard(task)
-            case v.OffsetsCommitted() | v.MembershipLost():
+            case v.OffsetsCommitted():
                 self._out.discard(None)
+            case v.MembershipLost(error):
+                self._out.discard(None)
+                _log.warning("%s", error)
+            case v.TransactionLost(error=error):
+                _log.warning("The last transaction was lost, and its records are processed again: %s", error)
             case _:
                 pass
         self._figures.take(event)
