@@ -184,4 +184,4 @@ class FinalSessionWindowAggregate(_SessionAggregation):
     """Aggregates by key and session and emits one result for each session, when it is closed."""
 
     def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
-        return EmitSessionsOnClose(store, context, self._name)
+        return EmitSessionsOnClose(store, context, self._name, self._store_name)

@@ -245,4 +245,4 @@ class FinalSlidingWindowAggregate(_SlidingAggregation):
     """Aggregates by key and sliding window and emits one result for each window, when it is closed."""
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        return EmitSlidingWindowsOnClose(store, context, self._name, self._windows)
+        return EmitSlidingWindowsOnClose(store, context, self._name, self._store_name, self._windows)

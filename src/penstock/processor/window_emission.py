@@ -88,11 +88,11 @@ class _EmitOnClose:
     """Forwards the results of windows once they are closed, throttled, with the headers of the record that closed them
     (implements WindowEmission)."""
 
-    def __init__(self, context: EngineContext, name: str) -> None:
-        """Forward by `context` for the operator `name`."""
+    def __init__(self, context: EngineContext, name: str, store_name: str) -> None:
+        """Forward by `context` for the operator `name`, whose store is `store_name`."""
         self._context = context
         self._metadata = context.processor_metadata()
-        self._last_close_time = f"{name}/last_emit_window_close_time"
+        self._last_close_time = store_name  # the entry in which Kafka Streams keeps it
         self._close_time = NO_TIMESTAMP
         self._interval = EmissionInterval(context, name, self._emit)
 
@@ -131,9 +131,9 @@ class _EmitOnClose:
 class _EmitWindowsOnClose(_EmitOnClose):
     """Looks up windows by their starts."""
 
-    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str) -> None:
+    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str) -> None:
         """Forward from `store`."""
-        super().__init__(context, name)
+        super().__init__(context, name, store_name)
         self._store = store
 
     def _closed(self, lower: int, upper: int) -> Iterable[tuple[Windowed[Any], Any, int]]:
@@ -145,9 +145,11 @@ class _EmitWindowsOnClose(_EmitOnClose):
 class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
     """Forwards the results of tumbling and hopping windows whose end is reached by the close time."""
 
-    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, windows: TimeWindows) -> None:
+    def __init__(
+        self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str, windows: TimeWindows
+    ) -> None:
         """Forward from `store`, which has `windows`."""
-        super().__init__(store, context, name)
+        super().__init__(store, context, name, store_name)
         self._windows = windows
 
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
@@ -166,9 +168,11 @@ class EmitTimeWindowsOnClose(_EmitWindowsOnClose):
 class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):
     """Forwards the results of sliding windows whose end is behind the close time."""
 
-    def __init__(self, store: EngineWindowStore, context: EngineContext, name: str, windows: SlidingWindows) -> None:
+    def __init__(
+        self, store: EngineWindowStore, context: EngineContext, name: str, store_name: str, windows: SlidingWindows
+    ) -> None:
         """Forward from `store`, which has `windows`."""
-        super().__init__(store, context, name)
+        super().__init__(store, context, name, store_name)
         self._windows = windows
 
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:
@@ -182,9 +186,9 @@ class EmitSlidingWindowsOnClose(_EmitWindowsOnClose):
 class EmitSessionsOnClose(_EmitOnClose):
     """Forwards the results of sessions whose end is behind the close time, with that end as timestamp."""
 
-    def __init__(self, store: EngineSessionStore, context: EngineContext, name: str) -> None:
+    def __init__(self, store: EngineSessionStore, context: EngineContext, name: str, store_name: str) -> None:
         """Forward from `store`."""
-        super().__init__(context, name)
+        super().__init__(context, name, store_name)
         self._store = store
 
     def _bounds(self, last_close_time: int, close_time: int) -> tuple[int, int] | None:

@@ -262,4 +262,4 @@ class FinalTimeWindowAggregate(_TimeWindowAggregation):
         self._time_windows = windows
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
-        return EmitTimeWindowsOnClose(store, context, self._name, self._time_windows)
+        return EmitTimeWindowsOnClose(store, context, self._name, self._store_name, self._time_windows)
