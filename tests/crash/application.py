@@ -16,6 +16,7 @@ import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from penstock.config import StreamsConfig
@@ -193,7 +194,8 @@ class Application:
             if (pid := self._stopped_at(order)) is not None:
                 self._at_broker.remove(order)
                 self._restart_broker()
-                os.kill(pid, signal.SIGCONT)
+                with suppress(ProcessLookupError):  # Spark has given it up meanwhile
+                    os.kill(pid, signal.SIGCONT)
 
     def _stopped_at(self, order: str) -> int | None:
         """Return the pid of the process that stands still where it was ordered to; None if none does yet."""
