@@ -69,6 +69,7 @@ class WordCount:
             "default.value.serde": Serdes.string(),
             "penstock.restart.backoff.ms": 10,
             "commit.interval.ms": 50,
+            "session.timeout.ms": 60_000,  # nobody leaves because a machine is busy
         }
         self.admin = ConfluentAdmin(self.config())
         self.admin.create_topics([NewTopic(self.source, 2), NewTopic(self.sink, 1)])
@@ -330,7 +331,7 @@ def test_two_instances_do_not_share_a_state_directory(words: WordCount) -> None:
 def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     words: WordCount, tmp_path: Path, guarantee: str
 ) -> None:
-    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100, "session.timeout.ms": 60_000}
+    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100}
     options: dict[str, Any] = {"until_end": False, "make_membership": None}
     first, second, listening = words.host(**options), None, Listening()
     first.start(listening)
