@@ -17,7 +17,7 @@ from penstock.serdes import Serdes
 from tests.support.commands import Command, penstock
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark"), pytest.mark.timeout(600)]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
 LINES = ["all streams lead to kafka", "hello kafka streams", "join kafka summit"]

@@ -20,7 +20,7 @@ from penstock.broker.process import BrokerProcess
 from tests.crash.application import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner, lines, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
 
 SOURCE = str(Path(penstock.__file__).parents[1])
 SPARK = Path(pyspark.__file__).parent
@@ -131,7 +131,7 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=240,
+        timeout=480,
         check=False,
     )
     assert ended.returncode == 0, ended.stdout[-4000:]

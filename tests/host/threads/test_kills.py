@@ -115,6 +115,7 @@ class Group:
 
 @pytest.mark.crash
 @pytest.mark.one_broker
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], seed: int
