@@ -9,6 +9,9 @@ import pytest
 from penstock import Record
 from penstock.processor.api import EngineContext, HeldResults
 from penstock.processor.operator_time import EmissionInterval
+from penstock.processor.window_emission import EmitTimeWindowsOnClose
+from penstock.state.windowed_api import EngineWindowStore
+from penstock.windows import TimeWindows
 
 RECORD = Record("k", "v", 0)
 
@@ -49,3 +52,13 @@ def test_the_interval_between_final_results_begins_again_where_the_clock_went_ba
     assert is_over_at(4_000)
     assert not is_over_at(4_999)
     assert is_over_at(5_000)
+
+
+def test_windows_that_an_earlier_version_has_emitted_are_not_emitted_again() -> None:
+    context = Context()
+    context.metadata["node/last_emit_window_close_time"] = 30
+    store = cast(EngineWindowStore, None)  # nothing is looked up: all windows closed before 30 were emitted
+    windows = TimeWindows.of_size_with_no_grace(10)
+    emission = EmitTimeWindowsOnClose(store, cast(EngineContext, context), "node", "store", windows)
+    emission.time_passed(RECORD, 30)
+    assert context.metadata["store"] == 30

@@ -93,6 +93,10 @@ class _EmitOnClose:
         self._context = context
         self._metadata = context.processor_metadata()
         self._last_close_time = store_name  # the entry in which Kafka Streams keeps it
+        # Checkpoints of earlier versions have it in another entry.
+        earlier = self._metadata.pop(f"{name}/last_emit_window_close_time", NO_TIMESTAMP)
+        if earlier != NO_TIMESTAMP:
+            self._metadata.setdefault(store_name, earlier)
         self._close_time = NO_TIMESTAMP
         self._interval = EmissionInterval(context, name, self._emit)
 
