@@ -53,6 +53,10 @@ class TopicWatch:
         if now_ms - self._looked_ms < self._interval_ms:
             return None
         self._looked_ms = now_ms
+        return self.changes(used)
+
+    def changes(self, used: UsedTopics) -> str | None:
+        """Return what has changed since `used`; None for nothing, or if no broker answers."""
         try:
             admin = ConfluentAdmin(self._config)
             try:

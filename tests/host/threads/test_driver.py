@@ -435,6 +435,21 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
     assert listening.told[-1] == "stopped"
 
 
+def test_a_source_topic_that_is_deleted_ends_the_host_and_is_named(words: WordCount) -> None:
+    words.settings["metadata.max.age.ms"] = 0
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.admin.delete_topics([words.source])
+        assert listening.ended.wait(SECONDS)
+        assert isinstance(listening.error, MissingSourceTopicError)
+        assert words.source in str(listening.error)
+        assert listening.told[-2:] == ["failure", "error"]
+    finally:
+        assert host.close(60_000)
+
+
 def test_partitions_that_do_not_fit_the_internal_topics_end_the_host_with_the_reason(words: WordCount) -> None:
     words.settings["metadata.max.age.ms"] = 0
     host, listening = words.host(until_end=False), Listening()

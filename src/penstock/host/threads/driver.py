@@ -26,8 +26,8 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.host.api import HostListener, StateQueries
+from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
+from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
@@ -208,21 +208,22 @@ class ThreadsHost:
             opened.callback(admin.close)
             layout = self._checked_layout(admin)
             self._rebalancing.clear()
-            polling = self._polling = self._wired(layout, admin, listener, opened)
-            upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout))
+            watch = TopicWatch(self._built, self._config, own_topics(self._built))
+            application = _Application(listener, lambda: self._rebalances_for(watch.changes(layout)))
+            polling = self._polling = self._wired(layout, admin, application, opened)
+            upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout, watch))
             opened.callback(upkeep.close, _LAST_SECONDS)
             self._open = opened.pop_all()
         if self._stopped.is_set() or self._rebalancing.is_set():  # whoever asked may not have seen this loop
             polling.post(v.CloseRequested())
         return polling
 
-    def _upkeep(self, layout: Layout) -> list[Callable[[], None]]:
+    def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
         """Return what is done from time to time while the instance runs."""
         config, figures = self._config, self._figures
         progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
         looks = [progress.look, self._dropped.look, at_intervals(_CLEAN_UP_MS, self._clean_up_unused)]
         if not self._until_end:
-            watch = TopicWatch(self._built, config, own_topics(self._built))
             looks.append(partial(self._look_at_topics, watch, layout))
         return looks
 
@@ -233,9 +234,14 @@ class ThreadsHost:
 
     def _look_at_topics(self, watch: TopicWatch, layout: Layout) -> None:
         """Rebalance if topics have changed since the instance was set up."""
-        changes = None if self._rebalancing.is_set() else watch.look(layout, elapsed_milliseconds())
+        if not self._rebalancing.is_set():
+            self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
+
+    def _rebalances_for(self, changes: str | None) -> bool:
+        """Rebalance for changes of topics, if there are any; return whether there are."""
         if changes is not None:
             self.rebalance(changes)
+        return changes is not None
 
     def _checked_layout(self, admin: Admin) -> Layout:
         """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
@@ -246,7 +252,7 @@ class ThreadsHost:
         make_internal_topics(layout, admin, topics)
         return layout
 
-    def _wired(self, layout: Layout, admin: Admin, listener: HostListener, opened: ExitStack) -> Polling:
+    def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
         until = self._ends(layout, admin) if self._until_end else None
         config = self._config
@@ -290,7 +296,6 @@ class ThreadsHost:
         membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
-        application = _Application(listener)
         polling = Polling(
             instance,
             ConfluentConsumer(self._config),
@@ -352,7 +357,7 @@ class ThreadsHost:
     def _run(self, polling: Polling, listener: HostListener) -> None:
         """Work until the instance ends, release everything, and tell the application."""
         error = self._run_until_end(polling)
-        while error is None and self._rebalancing.is_set() and not self._stopped.is_set():
+        while self._is_rebalance(error) and not self._stopped.is_set():
             listener.on_rebalancing()
             try:
                 polling = self._opened(listener)
@@ -375,13 +380,18 @@ class ThreadsHost:
         except BaseException as raised:
             _log.exception("The polling thread of %s has failed.", self._application_id)
             error = raised
-        if error is not None or not self._rebalancing.is_set():
+        if not self._is_rebalance(error):
             self._stopped.set()  # no restore goes on
         try:
             self._open.close()
         except Exception:
             _log.exception("%s could not be closed properly.", self._application_id)
         return error
+
+    def _is_rebalance(self, error: BaseException | None) -> bool:
+        """Return whether an instance that has ended is to be followed by another one. Its last commit fails if a topic
+        was deleted, and is made again by the next one."""
+        return self._rebalancing.is_set() and (error is None or isinstance(error, UnknownTopicOrPartitionError))
 
 
 class _GroupAdmin(ConfluentAdmin):
@@ -406,8 +416,10 @@ class _GroupAdmin(ConfluentAdmin):
 class _Application:
     """Tells the application, by its listener (implements polling.Application)."""
 
-    def __init__(self, listener: HostListener) -> None:
+    def __init__(self, listener: HostListener, rebalances: Callable[[], bool]) -> None:
+        """Tell `listener`. rebalances: begins a rebalance if topics have changed, and returns whether they have."""
         self._listener = listener
+        self._rebalances = rebalances
         self.is_running = False
         """Whether all tasks are being processed."""
 
@@ -422,7 +434,9 @@ class _Application:
         self._listener.on_rebalancing()
 
     def ask(self, error: BaseException) -> v.Decided:
-        """Return the answer of the handler of uncaught exceptions."""
+        """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed."""
+        if isinstance(error, UnknownTopicOrPartitionError) and self._rebalances():
+            return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         return v.Decided(self._listener.on_failure(error))
 
 
