@@ -1,0 +1,31 @@
+"""Runs simulations: `python -m tests.host.threads.simulation 17` one of them, with its trace; `FIRST-LAST` several."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from tests.host.threads.simulation.simulation import FailedSimulationError, Simulation
+
+
+def main(numbers: str) -> int:
+    first, _, last = numbers.partition("-")
+    if not last:
+        simulation = Simulation(int(first))
+        simulation.run()
+        print(simulation.story())
+        return 0
+    began, failed = time.process_time(), 0
+    for seed in range(int(first), int(last) + 1):
+        try:
+            Simulation(seed).run()
+        except FailedSimulationError as error:
+            failed += 1
+            print(str(error).splitlines()[0][:300], flush=True)
+    seconds, number = time.process_time() - began, int(last) - int(first) + 1
+    print(f"{number - failed} passed, {failed} failed; {number / seconds:.0f} a second of CPU")
+    return failed > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,98 @@
+"""The rules without which tasks are processed twice, or by nobody, each taken out: the simulation must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import pytest
+
+from penstock.client.api import GroupIdentity, OffsetAndMetadata
+from penstock.errors import TaskMigratedError
+from penstock.host.threads.member import Member, SyncAnswered
+from penstock.host.threads.output import ExactlyOnceOutput
+from penstock.host.threads.subscription import follow
+from penstock.record import TopicPartition
+from tests.host.threads.simulation.broker import Broker
+from tests.host.threads.simulation.clients import SimulatedAdmin
+
+
+def commit_as_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Commit with metadata that name no member, as those of a consumer that assigns partitions itself: no fencing."""
+
+    def nobody(output: Any) -> GroupIdentity:
+        return GroupIdentity("app", -1, "")
+
+    patch.setattr(ExactlyOnceOutput, "_committing_member", nobody)
+
+
+def commit_as_whoever_it_is_now(patch: pytest.MonkeyPatch) -> None:
+    """Commit as the member of now, and join again before the tasks of the lost one are closed (R1)."""
+    lose = Member._lose
+
+    def committing(output: Any) -> GroupIdentity:
+        now: GroupIdentity | None = output._membership.identity()
+        if now is None:
+            raise TaskMigratedError("The instance is no member.")
+        return now
+
+    def lose_and_join(member: Any, why: str, now: int) -> Any:
+        steps = lose(member, why, now)
+        member._held = frozenset()
+        return [*steps, *member._join()] if member.state.value == "FENCED" else steps
+
+    patch.setattr(ExactlyOnceOutput, "_committing_member", committing)
+    patch.setattr(Member, "_lose", lose_and_join)
+
+
+def rejoin_for_what_is_held(patch: pytest.MonkeyPatch) -> None:
+    """Judge by what is held when the assignment arrives whether another join is needed (R2)."""
+    synced = Member._synced
+
+    def judged(member: Any, answer: SyncAnswered, now: int) -> Any:
+        with pytest.MonkeyPatch.context() as context:
+            held = member._held
+            context.setattr("penstock.host.threads.member.follow", lambda *of: follow(*of)._replace(reported=held))
+            return synced(member, answer, now)
+
+    patch.setattr(Member, "_synced", judged)
+
+
+def restore_to_the_stable_end(patch: pytest.MonkeyPatch) -> None:
+    """Restore to the last stable offset (R3)."""
+    end_offsets = SimulatedAdmin.end_offsets
+
+    def stable(
+        admin: SimulatedAdmin, partitions: Sequence[TopicPartition], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        return end_offsets(admin, partitions, read_committed=True)
+
+    patch.setattr(SimulatedAdmin, "end_offsets", stable)
+
+
+def read_unstable_offsets(patch: pytest.MonkeyPatch) -> None:
+    """Take the committed offsets though a transaction is about to commit others."""
+
+    def unstable(broker: Broker, partitions: Collection[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {partition: broker.committed[partition] for partition in partitions if partition in broker.committed}
+
+    patch.setattr(Broker, "fetch_offsets", unstable)
+
+
+def leave_transactions_open(patch: pytest.MonkeyPatch) -> None:
+    """Begin as a producer without an end to what an earlier one of the same transactional id left open."""
+
+    def begin(broker: Broker, transactional_id: str) -> int:
+        return broker._writers[transactional_id].epoch
+
+    patch.setattr(Broker, "begin_writing", begin)
+
+
+FAULTS = (
+    commit_as_nobody,
+    commit_as_whoever_it_is_now,
+    rejoin_for_what_is_held,
+    restore_to_the_stable_end,
+    read_unstable_offsets,
+    leave_transactions_open,
+)

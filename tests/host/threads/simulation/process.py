@@ -1,0 +1,528 @@
+"""A process of a simulation: one instance, with the queues that stand for its threads. The core, the tasks, the
+restores, the output and the member of the group are those of the host; what is between them and the broker is
+simulated."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import Admin, GroupIdentity, OffsetAndMetadata
+from penstock.client.confluent.refusals import fail_on_refused
+from penstock.errors import KafkaError, TaskMigratedError
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.purging import RecordPurge
+from penstock.host.threads import member as m
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.instance import Instance, Phase, Settings
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
+from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.host.threads.task_manager import Limits
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.api import Base
+from penstock.state.memory import MemoryBase
+from tests.host.threads.simulation.broker import Broker
+from tests.host.threads.simulation.clients import (
+    Requests,
+    SimulatedAdmin,
+    SimulatedBatchProducer,
+    SimulatedConsumer,
+    SimulatedFetcher,
+    SimulatedTransactionalProducer,
+)
+from tests.host.threads.simulation.world import Killed, World
+
+T = TypeVar("T")
+
+SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
+_COMMIT = (Phase.PREPARING, Phase.WRITING, Phase.COMMITTING, Phase.APPLYING)
+_ANSWER_MS = 5_000
+_COMMIT_MS = 30_000
+_PURGE_MS = 3_000
+
+
+class KeptBase(MemoryBase):
+    """A base as a disk keeps it. One may have it open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = False
+
+    def close(self) -> None:
+        self.is_open = False
+
+
+@dataclass
+class Disk:
+    """The state directory of a process, which outlives it."""
+
+    process_id: str
+    bases: dict[TaskId, KeptBase] = field(default_factory=dict)
+
+    def open(self, task: TaskId) -> Base:
+        base = self.bases.setdefault(task, KeptBase())
+        assert not base.is_open, f"{task} is open twice"
+        base.is_open = True
+        return base
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the instances of a simulation run."""
+
+    layout: Layout
+    exactly_once: bool
+    commit_interval_ms: int
+    response: StreamThreadExceptionResponse
+
+
+class Process:
+    """One life of a process, from its start until it ends, or is killed."""
+
+    def __init__(self, world: World, broker: Broker, disk: Disk, setting: Setting, name: str) -> None:
+        self.world, self.broker, self.disk, self.name = world, broker, disk, name
+        self.is_alive = True
+        self.is_closing = False
+        self.stopped_until = 0
+        self._strike: tuple[int, bool, Callable[[], None]] | None = None
+        self.loses_disk = False
+        self.on_death: Callable[[], None] = lambda: None
+        self.slow_until = 0
+        """Until when the polling thread gets little time."""
+        self._layout = layout = setting.layout
+        self._setting = setting
+        requests = Requests(world, broker, self)
+        self.consumer = SimulatedConsumer(world, broker)
+        self._admin = SimulatedAdmin(requests)
+        limits = Limits(20, 1 << 20)
+        settings = Settings.of(layout.config, setting.commit_interval_ms, 1, limits, setting.exactly_once)
+        self.instance = Instance(layout, settings, world.now)
+        self.runner = TaskRunner(layout, layout.topic_partitions)
+        fetcher = SimulatedFetcher(requests)
+        admin = cast(Admin, self._admin)
+        is_closing = lambda: self.is_closing  # noqa: E731  # read when it is called
+        self._opener = StateOpener(layout, admin, fetcher, disk.open, self, is_stopped=is_closing)
+        self._purge = RecordPurge(_PURGE_MS, self.milliseconds)
+        self.membership = SimulatedMembership(self, layout)
+        self._requests = requests
+        self._output: Output | None = None
+        shared = [group for group in layout.groups.values() if len(group) > 1]
+        self._awaitable = frozenset(partition for group in shared for partition in group)
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._events: deque[v.Event] = deque()
+        self._is_polling = True
+        self._tasks: _Lane[Any] = _Lane(self, self._process)
+        self._restores: _Lane[RestoreAction] = _Lane(self, self._restore)
+        self.error: BaseException | None = None
+        self.later(0, self._start)
+
+    # ---------------------------------------- time (implements Clock)
+
+    def milliseconds(self) -> int:
+        return self.world.now
+
+    def nanoseconds(self) -> int:
+        return self.world.now * 1_000_000
+
+    def later(self, milliseconds: int, call: Callable[[], object]) -> None:
+        """Let one of the threads make a call then; if the process is stopped, when it goes on."""
+        self.world.after(milliseconds, partial(self._call, call))
+
+    def _call(self, call: Callable[[], object]) -> None:
+        if not self.is_alive:
+            return
+        if self.world.now < self.stopped_until:  # then threads go on in any order
+            jitter = self._turn_ms() if call == self._turn else self.world.random.randrange(10)
+            self.later(self.stopped_until - self.world.now + jitter, call)
+            return
+        call()
+
+    def wait(self, milliseconds: int) -> None:
+        """Let a thread wait; raises Killed if the process dies meanwhile."""
+        self.world.wait(milliseconds)
+        while self.is_alive and self.world.now < self.stopped_until:
+            self.world.wait(self.stopped_until - self.world.now)
+        if not self.is_alive:
+            raise Killed
+
+    def kill(self) -> None:
+        """Let the process end in this moment."""
+        if self.is_alive:
+            self.world.note(self.name, "is dead")
+            self.is_alive = False
+            for base in self.disk.bases.values():
+                base.is_open = False
+            self.on_death()
+
+    def stop(self, milliseconds: int) -> None:
+        """Let the process stand still."""
+        self.stopped_until = self.world.now + milliseconds
+        if self.slow_until > self.world.now:
+            self.slow_until += milliseconds
+
+    def strike_in(self, steps: int, in_commit: bool, strike: Callable[[], None]) -> None:
+        """Strike the process behind some more of its steps: what the core asks for, and requests of clients; perhaps
+        only those of commits count."""
+        self._strike = steps, in_commit, strike
+
+    def spare(self) -> None:
+        """Forget the strike that is to come."""
+        self._strike = None
+
+    def step(self) -> None:
+        """Let the process be struck here, if it is to be; raises Killed if that kills it."""
+        if self._strike is None:
+            return
+        left, in_commit, strike = self._strike
+        if in_commit and self.instance.phase not in _COMMIT:
+            return
+        if left:
+            self._strike = left - 1, in_commit, strike
+            return
+        self._strike = None
+        strike()
+        if not self.is_alive:
+            raise Killed
+        if self.world.now < self.stopped_until:
+            self.wait(self.stopped_until - self.world.now)
+
+    # ---------------------------------------- the polling thread
+
+    def post(self, event: v.Event) -> None:
+        """Give an event to the core."""
+        self._events.append(event)
+        self.wake()
+
+    def wake(self) -> None:
+        """Let the polling thread look around."""
+        if not self._is_polling:
+            self._is_polling = True
+            self._turn_later()
+
+    def readable(self, partition: TopicPartition) -> None:
+        """Take that a partition has changed."""
+        if self.is_alive and partition in self.consumer.positions:
+            self.wake()
+
+    def owns(self) -> list[TaskId]:
+        """Return the tasks that run."""
+        followed = self.consumer.positions.keys()
+        return [task for task, partitions in self._layout.groups.items() if followed >= set(partitions)]
+
+    def is_member(self) -> bool:
+        """Return whether the process goes on, as a member of the group."""
+        member, group = self.membership.member, self.broker.group
+        is_current = group.commits(member.member_id, member.generation) == ErrorCode.none
+        return is_current and self.world.now >= max(self.stopped_until, self.slow_until)
+
+    def _start(self) -> None:
+        membership = self.membership
+        try:
+            if self._setting.exactly_once:
+                producer = SimulatedTransactionalProducer(self._requests, f"app-{self.disk.process_id}-1")
+                self._output = ExactlyOnceOutput(producer, membership, lambda _: fail_on_refused)
+            else:
+                make_producer = partial(SimulatedBatchProducer, self._requests)
+                self._output = AtLeastOnceOutput(make_producer, lambda _: fail_on_refused)
+        except KafkaError:
+            self.later(1_000, self._start)
+            return
+        self.broker.listeners.append(self.readable)
+        membership.start()
+        self._is_polling = False
+
+    def _turn_later(self) -> None:
+        self.later(self._turn_ms(), self._turn)
+
+    def _turn_ms(self) -> int:
+        """Return how long the polling thread takes until its next turn."""
+        is_slow = self.world.now < self.slow_until
+        return self.world.random.randrange(200, 2_000) if is_slow else self.world.random.randrange(3)
+
+    def _turn(self) -> None:
+        """Give the core what has happened, or what has arrived."""
+        if not self._events:
+            self._poll()
+        if self._events:
+            self._handle(self._events.popleft())
+            self._turn_later()
+            return
+        self._is_polling = False
+        due = self.instance.next_due_ms()
+        if due is not None:
+            self.later(max(1, due - self.world.now), self._tick)
+
+    def _tick(self) -> None:
+        if not self._is_polling and not self._events:
+            due = self.instance.next_due_ms()
+            if due is not None and due <= self.world.now:
+                self.post(v.Tick())
+
+    def _poll(self) -> None:
+        try:
+            arrived, reached = self.consumer.poll()
+        except KafkaError as error:
+            self._events.append(v.Failed(error))
+            return
+        ends = self.consumer.ends(self._awaitable)
+        if ends != self._ends:
+            self._ends = ends
+            self._events.append(v.EndsKnown(ends))
+        self._events.extend(v.Arrived(partition, batch) for partition, batch in arrived)
+        if reached:
+            self._events.append(v.EndsReached(reached))
+
+    def _handle(self, event: v.Event) -> None:
+        self.world.note(self.name, event)
+        for action in self.instance.handle(event, self.world.now):
+            self.step()
+            self.world.note(self.name, action)
+            self._do(action)
+
+    def _do(self, action: v.Action) -> None:
+        match action:
+            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+                self._tasks.put(action)
+            case v.Restore() | v.Purge() | v.StandBy() | v.StandDown():
+                self._restores.put(action)
+            case v.CancelRestore(task):
+                self._opener.cancel(task)
+            case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
+                assert self._output is not None
+                answer = self._output.do(action)
+                if answer is not None:
+                    self.post(answer)
+            case v.CommitOffsets(offsets):
+                self.membership.commit(offsets)
+            case v.Follow(positions):
+                self.consumer.follow(positions)
+            case v.Unfollow(partitions):
+                self.consumer.unfollow(partitions)
+            case v.PauseReading(partitions):
+                self.consumer.paused |= partitions
+            case v.ResumeReading(partitions):
+                self.consumer.paused -= partitions
+            case v.Ask():
+                self.post(v.Decided(self._setting.response))
+            case v.GiveUp(tasks):
+                self.membership.give_up(tasks)
+            case v.StepBack(error):
+                self.membership.step_back(error)
+            case v.Leave():
+                self.membership.leave()
+            case v.End(error):
+                self.error = error
+                if self._output is not None:
+                    self._output.close()
+                self.later(1_000, self.kill)  # the member has left by then
+            case v.TellRunning() | v.TellRebalancing():
+                pass
+
+    # ---------------------------------------- the other threads
+
+    def _process(self, action: Any) -> None:
+        self.post(self.runner.do(action))
+
+    def _restore(self, action: RestoreAction) -> None:
+        match action:
+            case v.Purge(positions):
+                self._opener.purge(self._purge, positions)
+            case v.Restore(task):
+                self.post(self._opened(task))
+            case v.StandBy() | v.StandDown():
+                raise AssertionError("No standbys are asked for.")
+
+    def _opened(self, task: TaskId) -> v.Event:
+        try:
+            return v.Restored(task, self._opener.open(task))
+        except RestoreStoppedError:
+            return v.Closed(task)
+        except Exception as error:
+            return v.Failed(error, task)
+
+    def close(self) -> None:
+        """Let the instance end as its user wants it."""
+        self.is_closing = True
+        self.post(v.CloseRequested())
+
+    @property
+    def has_ended(self) -> bool:
+        return self.instance.phase is Phase.ENDED or not self.is_alive
+
+
+class _Lane(deque[T]):
+    """A thread that does one thing after the other."""
+
+    def __init__(self, process: Process, do: Callable[[T], None]) -> None:
+        super().__init__()
+        self._process, self._do, self._is_busy = process, do, False
+
+    def put(self, item: T) -> None:
+        self.append(item)
+        if not self._is_busy:
+            self._is_busy = True
+            self._later()
+
+    def _later(self) -> None:
+        self._process.later(self._process.world.random.randrange(3), self._next)
+
+    def _next(self) -> None:
+        self._do(self.popleft())
+        if self:
+            self._later()
+        else:
+            self._is_busy = False
+
+
+class SimulatedMembership:
+    """The threads of the group: sends what the member asks for (implements Membership, as `group` does)."""
+
+    def __init__(self, process: Process, layout: Layout) -> None:
+        self._process = process
+        self._world = process.world
+        self._rules = Rules(layout.groups)
+        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS))
+        self._request = 0
+        self._lost_is_told = False
+        self._due: int | None = None
+        self._inbox: _Lane[m.Happening] = _Lane(process, self._happen)
+
+    def start(self) -> None:
+        self._happen(m.Begin())
+
+    def identity(self) -> GroupIdentity | None:
+        member = self.member
+        return GroupIdentity("app", member.generation, member.member_id) if member.may_commit else None
+
+    def give_up(self, tasks: frozenset[TaskId]) -> None:
+        self._inbox.put(m.GivenUp(tasks))
+
+    def step_back(self, error: Exception) -> None:
+        self._inbox.put(m.Stalled(error))
+
+    def leave(self) -> None:
+        self._inbox.put(m.LeaveRequested())
+
+    def close(self) -> None:
+        pass
+
+    def disconnect(self) -> None:
+        """Lose the connection."""
+        self._request += 1
+        self._inbox.put(m.Disconnected())
+
+    def _happen(self, happening: m.Happening) -> None:
+        for step in self.member.handle(happening, self._world.now):
+            self._do(step)
+        due = self.member.due_ms()
+        if due is not None and due != self._due:
+            self._due = due
+            self._process.later(max(1, due - self._world.now), partial(self._tick, due))
+
+    def _tick(self, due: int) -> None:
+        if self._due == due:
+            self._due = None
+            self._happen(m.Tick())
+
+    def _do(self, step: m.Step) -> None:
+        group, reply = self._process.broker.group, self._expected()
+        match step:
+            case v.Assigned() | v.MembershipLost() | v.Failed():
+                self._lost_is_told = isinstance(step, v.MembershipLost)
+                self._process.post(step)
+            case m.Refused(code):
+                self._process.post(v.Failed(KafkaError(f"The group refuses this member: {ErrorCode(code).name}.")))
+            case m.Join(member_id, generation, owned):
+                tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
+                process_id = self._process.disk.process_id
+                subscription = Subscription(VERSION, process_id, self._rules.application, generation, tasks)
+                content = encode_subscription(subscription, self._rules)
+                self._send(lambda: group.join(member_id, content, reply), _ANSWER_MS * 20)
+            case m.Sync(member_id, generation, assignments):
+                self._send(lambda: group.sync(member_id, generation, assignments, reply), _ANSWER_MS * 20)
+            case m.Heartbeat(member_id, generation):
+                sent = self._world.now
+                self._send(lambda: group.heartbeat(member_id, generation, sent, reply))
+            case m.LeaveGroup(member_id):
+                self._send(lambda: group.leave(member_id, reply))
+            case m.FindAgain():
+                self._request += 1
+
+    def _expected(self) -> Callable[[m.Happening], None]:
+        """Return what takes the answer to the next request."""
+        number = self._request + 1
+
+        def take(happening: m.Happening) -> None:
+            if self._request == number:
+                self._request += 1
+                self._happen(happening)
+
+        def reply(happening: m.Happening) -> None:
+            if self._world.chance(0.02) and not self._world.is_calm:
+                happening = m.Disconnected()  # the answer is lost with its connection
+            self._process.later(self._world.random.randrange(1, 5), lambda: take(happening))
+
+        return reply
+
+    def _send(self, request: Callable[[], None], patience_ms: int = _ANSWER_MS) -> None:
+        self._request += 1
+        number, world = self._request, self._world
+
+        def give_up() -> None:
+            if self._request == number:
+                self._request += 1
+                self._happen(m.Disconnected())
+
+        if world.now < self._process.broker.refuses_until:
+            self._process.later(5, give_up)
+            return
+        world.after(world.random.randrange(1, 5), request)
+        self._process.later(patience_ms, give_up)
+
+    # ---------------------------------------- commits
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        self._commit(offsets, self._world.now + _COMMIT_MS)
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int) -> None:
+        member = self.member
+        if not member.may_commit:
+            if not self._lost_is_told:
+                self._lost_is_told = True
+                self._process.post(v.MembershipLost(TaskMigratedError("The instance is no member.")))
+            return
+        generation, state, member_id = member.generation, member.state, member.member_id
+        random, broker = self._world.random, self._process.broker
+
+        def ask() -> None:
+            refuses = self._world.now < broker.refuses_until
+            code = ErrorCode.not_coordinator if refuses else broker.commit(member_id, generation, offsets)
+            if self._world.chance(0.02):
+                code = ErrorCode.coordinator_not_available  # the answer is lost
+            self._process.later(random.randrange(1, 5), lambda: answered(code))
+
+        def answered(code: int) -> None:
+            if code == ErrorCode.none:
+                self._process.post(v.OffsetsCommitted())
+                return
+            is_changing = code == ErrorCode.illegal_generation and (
+                state is not m.State.STABLE or member.generation != generation
+            )
+            if code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id) and not is_changing:
+                self._happen(m.CommitRefused(code))
+            elif self._world.now >= deadline:
+                self._process.post(v.Failed(KafkaError("The offsets could not be committed.")))
+            else:
+                self._process.later(20, lambda: self._commit(offsets, deadline))
+
+        self._world.after(random.randrange(1, 5), ask)

@@ -1,0 +1,44 @@
+"""Simulations of whole instances (`tests.host.threads.simulation`): their output is that of the test driver, and they
+fail when a rule that protects it is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.host.threads.simulation import faults
+from tests.host.threads.simulation.simulation import FailedSimulationError, Simulation
+
+LOT = 20
+MOST_SEEDS = 1_000
+
+
+@pytest.mark.parametrize("first", range(0, 100, LOT))
+def test_everything_is_processed_once_whatever_happens(first: int) -> None:
+    for seed in range(first, first + LOT):
+        Simulation(seed).run()
+
+
+@pytest.mark.parametrize(
+    ("fault", "first"),
+    [
+        (faults.commit_as_nobody, 23),
+        (faults.commit_as_whoever_it_is_now, 128),
+        (faults.rejoin_for_what_is_held, 4),
+        (faults.restore_to_the_stable_end, 84),
+        (faults.read_unstable_offsets, 111),
+        (faults.leave_transactions_open, 3),
+    ],
+)
+def test_a_fault_is_found(
+    fault: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """first: a seed that finds the fault, so that the search is short. A change of the code may need another one."""
+    fault(monkeypatch)
+    for seed in range(first, first + MOST_SEEDS):
+        try:
+            Simulation(seed).run()
+        except FailedSimulationError:
+            return
+    pytest.fail(f"{MOST_SEEDS} simulations have not found it")
