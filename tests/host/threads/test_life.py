@@ -143,6 +143,7 @@ def test_named_topologies_come_pause_and_go_while_others_run(words: WordCount) -
         assert counts("other") == before
         streams.remove_named_topology("other").all().result()
         assert streams.state() is State.RUNNING
+        streams.clean_up_named_topology("other")
         write("a")
         streams.add_named_topology(named(streams, "other")).all().result()
         assert until(lambda: counts("one") == expected and counts("other") == expected)
