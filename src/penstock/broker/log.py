@@ -211,13 +211,9 @@ class Log:
                 self._report_cut(segment, cut, [after.take_out() for after in found[number + 1 :]])
                 break
         self._closed_unflushed = [segment for segment in segments[:-1] if not segment.has_index_file]
-        for number, (segment, following) in enumerate(pairwise(segments)):
-            if segment.has_index_file:
-                continue
-            # A compaction gives each segment that it writes an index, unless it is killed at this moment.
-            is_uncleaned = number >= recovery_point and segment.base_offset >= self._checkpoint.first_dirty_offset
-            is_joined = is_uncleaned or not self._may_have_gaps
-            segment.followed_by = segment.next_offset if is_joined else following.base_offset
+        for segment, following in pairwise(segments):
+            if not segment.has_index_file:
+                segment.followed_by = following.base_offset if self._may_have_gaps else segment.next_offset
         return segments
 
     @property
