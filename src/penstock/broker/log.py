@@ -162,12 +162,13 @@ class Log:
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
                 (self._directory / name).unlink()
-        self._checkpoint = self._read_checkpoint()
+        if _CHECKPOINT in names:
+            self._checkpoint = self._read_checkpoint()
         offsets = (int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
         found = [self._segment(offset) for offset in sorted(offsets)]
         if found:
             self._segments = self._recovered(found)
-        newest = newest_snapshot(self._directory)
+        newest = newest_snapshot(names)
         if not found:
             # Everything was deleted by hand: what follows must not get an offset again.
             self._segments = [self._segment(max(*self._checkpoint, newest))]
@@ -268,8 +269,6 @@ class Log:
             if checksum and int(checksum, 16) != crc32c(content):
                 raise ValueError("its checksum is wrong")
             return _Checkpoint(**json.loads(content))
-        except FileNotFoundError:
-            return _Checkpoint()
         except (ValueError, TypeError) as error:
             _log.warning("%s: cannot read %s, so records that were deleted may be back: %s", self.name, path, error)
             return _Checkpoint()

@@ -11,6 +11,7 @@ a loss of power took.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from penstock.broker.segment import write_atomically
 _FORMAT: Final = 1
 _KEPT: Final = 2
 _CHECKSUM_SIZE: Final = 4
+_SUFFIX: Final = ".snapshot"
 
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerState) -> None:
@@ -36,7 +38,7 @@ def write_snapshot(directory: Path, offset: int, producers: ProducerState) -> No
         OSError: it cannot be written.
     """
     content = json.dumps({"format": _FORMAT, "producers": producers.dump()}).encode()
-    path = directory / f"{offset:020d}.snapshot"
+    path = directory / f"{offset:020d}{_SUFFIX}"
     write_atomically(path, crc32c(content).to_bytes(_CHECKSUM_SIZE, "big") + content)
     for old in _snapshots(directory)[_KEPT:]:
         old.unlink()
@@ -62,14 +64,14 @@ def read_last_snapshot(directory: Path, end_offset: int) -> tuple[ProducerState,
     return ProducerState(), 0
 
 
-def newest_snapshot(directory: Path) -> int:
+def newest_snapshot(names: Iterable[str]) -> int:
     """Return the largest offset of a snapshot, which the log had reached; 0 if there is none.
 
     Args:
-        directory: the directory of the partition.
+        names: the names of the files of a partition.
     """
-    return max((int(path.stem) for path in _snapshots(directory)), default=0)
+    return max((int(name.removesuffix(_SUFFIX)) for name in names if name.endswith(_SUFFIX)), default=0)
 
 
 def _snapshots(directory: Path) -> list[Path]:
-    return sorted(directory.glob("*.snapshot"), reverse=True)
+    return sorted(directory.glob(f"*{_SUFFIX}"), reverse=True)
