@@ -188,6 +188,22 @@ def test_restarts_without_a_commit_between_them_end() -> None:
         instance.run()
 
 
+def test_tasks_that_fail_together_are_one_failure() -> None:
+    play = Play()
+    instance = play.instance(response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.holds_restores = True
+    instance.run()
+    for _ in range(CONFIG["penstock.restart.max.attempts"]):
+        for task in instance.held_restores:
+            instance.tell(v.Failed(StreamsError("no broker answers"), task))
+        instance.held_restores.clear()
+        instance.run()
+        assert instance.instance.phase is Phase.WAITING
+        play.clock.advance(CONFIG["penstock.restart.backoff.max.ms"])
+        instance.run()
+        assert sorted(instance.held_restores) == sorted(instance.layout.groups)
+
+
 def test_an_error_of_a_start_ends_the_instance() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out", Produced.with_(Serdes.string(), Serdes.string()))

@@ -439,7 +439,9 @@ class Instance:
                 task.state = TaskState.CREATED
         if self._phase is Phase.ENDING:
             self._error = self._error or error
-        elif id is not None or self._phase not in (Phase.DROPPING, Phase.ASKING, Phase.WAITING):
+        elif self._phase in (Phase.ASKING, Phase.WAITING):
+            pass  # all tasks are opened again anyway, if the answer for the error before says so
+        elif id is not None or self._phase is not Phase.DROPPING:
             self._drop(error)
 
     def _transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
