@@ -264,8 +264,8 @@ class Answers:
     def all_local_store_partition_lags(self) -> Any:
         return {self.name: {0: LagInfo(1, 3)}}
 
-    def streams_metadata(self) -> StreamsMetadata:
-        return StreamsMetadata(HostInfo("here", 1), frozenset([self.name]), frozenset())
+    def streams_metadata(self) -> list[StreamsMetadata]:
+        return [StreamsMetadata(HostInfo("here", 1), frozenset([self.name]), frozenset())]
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: Any = None

@@ -142,8 +142,8 @@ class RunningTopology(ABC):
         return self._queries().query_metadata_for_key(store_name, key, key_serde, partitioner)
 
     def metadata_for_all_streams_clients(self) -> list[StreamsMetadata]:
-        """Return what each program of the application has: this one has everything."""
-        return [self._queries().streams_metadata()]
+        """Return what each program of the application has; on Spark, this one has everything."""
+        return self._queries().streams_metadata()
 
     def streams_metadata_for_store(self, store_name: str) -> list[StreamsMetadata]:
         """Return what each program has that has a store of that name, none for an unknown one."""

@@ -101,8 +101,8 @@ class StateQueries(Protocol):
         """Return the partition of a store that has `key`, and the program that offers it."""
         ...
 
-    def streams_metadata(self) -> StreamsMetadata:
-        """Return what the application has: its stores, and the partitions that it reads."""
+    def streams_metadata(self) -> list[StreamsMetadata]:
+        """Return what each program of the application has: stores, and the partitions that it reads."""
         ...
 
     def __enter__(self) -> Self: ...

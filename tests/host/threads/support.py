@@ -13,6 +13,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.membership import Post
 from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -32,6 +33,9 @@ class AloneMembership:
 
     def identity(self) -> GroupIdentity:
         return GroupIdentity(self._group, -1, "")
+
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        return ()
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         self._thread.put(offsets)

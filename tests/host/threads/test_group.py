@@ -19,7 +19,7 @@ from penstock.errors import KafkaError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.group import ASSIGNOR, GroupMembership
 from penstock.host.threads.layout import Layout, layout_of
-from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
@@ -121,15 +121,17 @@ def test_kafkas_tools_see_the_member_and_its_partitions(group: Group) -> None:
 
 
 def test_members_share_the_tasks_when_their_owner_has_given_them_up(group: Group) -> None:
-    first = group.instance("p")
+    first = group.instance("p", **{"application.server": "p:1"})
     assert first.assigned() == TASKS
-    second = group.instance("q")
+    second = group.instance("q", **{"application.server": "q:2"})
     assert second.assigned() == frozenset()
     kept = first.assigned()
     assert len(kept) == 2
     first.membership.give_up(TASKS - kept)
     assert second.assigned() == TASKS - kept
     assert first.assigned() == kept
+    there = Endpoint("p:1", kept, frozenset()), Endpoint("q:2", TASKS - kept, frozenset())
+    assert sorted(first.membership.endpoints()) == sorted(second.membership.endpoints()) == list(there)
 
 
 def test_the_tasks_of_a_member_that_leaves_go_to_the_others(group: Group) -> None:

@@ -22,10 +22,12 @@ from penstock.host.api import Staleness
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, RecordBatch, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.guarded import AT_ONCE
+from penstock.state.query.metadata import HostInfo, KeyQueryMetadata
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import KeyQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
@@ -75,8 +77,15 @@ class Play:
         self.queries = TaskQueries(built_topology(topology(), "app"), config, self.clock)
         self.running = True
         self.commit = Commit(0, 0)
+        self.endpoints: list[Endpoint] = []
         self.queries.begin(
-            RunningTasks(self.instance.layout, self.instance.runner, lambda: self.running, lambda: self.commit)
+            RunningTasks(
+                self.instance.layout,
+                self.instance.runner,
+                lambda: self.running,
+                lambda: self.commit,
+                lambda: self.endpoints,
+            )
         )
         self.instance.run()
 
@@ -208,12 +217,35 @@ def test_metadata_name_the_partition_of_a_key_and_what_the_instance_has() -> Non
     chosen = play.queries.query_metadata_for_key("counts", "a", partitioner=lambda *_: frozenset([1]))
     assert chosen.partition == 1
     assert play.queries.query_metadata_for_key("global", "a").partition == -1
-    metadata = play.queries.streams_metadata()
+    [metadata] = play.queries.streams_metadata()
     assert metadata.state_store_names == {"counts", "memory", "windows", "sessions", "versions", "global"}
     assert {partition.topic for partition in metadata.topic_partitions} == {"in", "versions"}
     assert play.queries.staleness() == Staleness(0, 0, None)
     play.commit = Commit(3, 400)
     assert play.queries.staleness() == Staleness(3, 400, 600)
+
+
+def test_metadata_name_the_instances_that_have_the_other_partitions_and_standbys() -> None:
+    play = Play()
+    [first, second] = sorted(task for task in play.instance.layout.groups if task.subtopology == 0)
+    play.instance.tell(v.Assigned(frozenset(play.instance.layout.groups) - {second}))
+    play.instance.run()
+    play.endpoints = [
+        Endpoint("here:80", frozenset([first]), frozenset([second])),
+        Endpoint("there:2", frozenset([second]), frozenset([first])),
+    ]
+    here, there = HostInfo("here", 80), HostInfo("there", 2)
+    for task, active, standby in ((first, here, there), (second, there, here)):
+        found = play.queries.query_metadata_for_key("counts", "a", partitioner=lambda *_, task=task: {task.partition})
+        assert found == KeyQueryMetadata(active, frozenset([standby]), task.partition)
+    own, other = play.queries.streams_metadata()
+    assert (own.host_info, other.host_info) == (here, there)
+    assert {partition.partition for partition in other.topic_partitions} == {second.partition}
+    assert {partition.partition for partition in own.standby_topic_partitions} == {second.partition}
+    assert "counts" in own.standby_state_store_names & other.state_store_names & other.standby_state_store_names
+    play.endpoints = []
+    unknown = play.queries.query_metadata_for_key("counts", "a", partitioner=lambda *_: {second.partition})
+    assert unknown.active_host == HostInfo.unavailable()
 
 
 def test_a_store_is_a_table_of_arrow() -> None:

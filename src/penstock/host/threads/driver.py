@@ -309,7 +309,11 @@ class ThreadsHost:
             self._figures,
         )
         opened.callback(polling.close)
-        self._queries.begin(RunningTasks(layout, runner, lambda: application.is_running, lambda: self._figures.commit))
+        self._queries.begin(
+            RunningTasks(
+                layout, runner, lambda: application.is_running, lambda: self._figures.commit, membership.endpoints
+            )
+        )
         opened.callback(self._queries.close)
         if self._paused:
             polling.post(v.PauseRequested())

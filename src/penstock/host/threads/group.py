@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -33,7 +33,7 @@ from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.membership import Post, TaskPositions
-from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
@@ -101,6 +101,7 @@ class GroupMembership:
             tuple(filter(None, (tag.strip() for tag in config["rack.aware.assignment.tags"].split(",")))),
         )
         self._tags = _client_tags(config)
+        self._server = config["application.server"] or ""
         self._state = state
         self._process = process or uuid.uuid4().hex
         self._post = post
@@ -138,6 +139,11 @@ class GroupMembership:
             if not self._member.may_commit:
                 return None
             return GroupIdentity(self._group, self._member.generation, self._member.member_id, self._instance or None)
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Return where the state of all members can be asked for; from any thread."""
+        with self._lock:
+            return self._member.endpoints
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
@@ -308,6 +314,7 @@ class GroupMembership:
             [(*task, position) for task, position in sorted(positions.items())],
             self._instance,
             self._tags,
+            self._server,
         )
         return {
             "group_id": self._group,

@@ -33,7 +33,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.errors import TaskMigratedError
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.subscription import IncompatibleMemberError, Rules, follow, lead
+from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, follow, lead
 from penstock.plan.subtopology import TaskId
 
 NO_GENERATION: Final = -1
@@ -248,6 +248,8 @@ class Member:
         self.member_id = ""
         self.generation = NO_GENERATION
         self.has_left = False
+        self.endpoints: tuple[Endpoint, ...] = ()
+        """Where the state of all members can be asked for, as of the last assignment."""
 
     @property
     def may_commit(self) -> bool:
@@ -353,6 +355,7 @@ class Member:
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
         self._must_rejoin = bool(share.reported - share.tasks)
         self._pending = self._held - share.tasks
+        self.endpoints = share.endpoints
         self._held |= share.tasks
         return [v.Assigned(share.tasks, share.standbys), *self._rejoin_if_free()]
 

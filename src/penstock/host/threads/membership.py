@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -36,6 +37,10 @@ class Membership(Protocol):
 
     def identity(self) -> GroupIdentity | None:
         """Return who commits for the instance, None while it is no member; from any thread."""
+        ...
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        """Return where the state of all members can be asked for; from any thread."""
         ...
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

@@ -7,7 +7,7 @@ At least once, queries see every write at once, as in Kafka Streams; exactly onc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import pyarrow as pa
@@ -21,8 +21,9 @@ from penstock.host.api import Staleness
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.processing import ReadableStore, TaskRunner
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.partitioning import partition_for
-from penstock.plan.subtopology import BuiltTopology, StreamPartitioner
+from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import StateStore, StoreBuilder
@@ -48,12 +49,13 @@ _NOT_RUNNING = QueryResult.for_failure(
 
 class RunningTasks(NamedTuple):
     """What there is to read while an instance runs. is_running: returns whether all its tasks are being processed.
-    committed: returns the last commit."""
+    committed: returns the last commit. endpoints: returns where all members of the group offer their state."""
 
     layout: Layout
     runner: TaskRunner
     is_running: Callable[[], bool]
     committed: Callable[[], Commit]
+    endpoints: Callable[[], Sequence[Endpoint]]
 
 
 class TaskQueries:
@@ -145,8 +147,8 @@ class TaskQueries:
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None
     ) -> KeyQueryMetadata:
-        """Return which partition of a store has `key`, and under which address that is offered: unavailable if another
-        instance has it.
+        """Return which partition of a store has `key`, and under which address that is offered: unavailable if an
+        instance without application.server has it, or none.
 
         Args:
             store_name: the name of the store.
@@ -171,16 +173,31 @@ class TaskQueries:
             serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
             partition = partition_for(serde.serialize(store_name, key), max(partitions, 1))
         here = {each.task.partition for each in running.runner.readable(store_name, self._committed)}
-        return KeyQueryMetadata(own if partition in here else HostInfo.unavailable(), frozenset(), partition)
+        task, endpoints = TaskId(self._subtopologies[store_name], partition), running.endpoints()
+        others = [HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.active]
+        active = own if partition in here else next((each for each in others if each != own), HostInfo.unavailable())
+        standby = {HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.standby}
+        return KeyQueryMetadata(active, frozenset(standby), partition)
 
-    def streams_metadata(self) -> StreamsMetadata:
-        """Return what this instance has: the stores and partitions of its open tasks."""
+    def streams_metadata(self) -> list[StreamsMetadata]:
+        """Return what each instance has that offers its state, and what this one has: the stores and partitions of its
+        open tasks."""
         running = self._tasks()
-        tasks = running.runner.open_tasks()
-        stores = {name for task in tasks for name in running.layout.spec(task).stores}
-        partitions = {partition for task in tasks for partition in running.layout.groups[task]}
-        host = HostInfo.build_from_endpoint(self._config["application.server"])
-        return StreamsMetadata(host, frozenset(stores | self._global_builders.keys()), frozenset(partitions))
+        own = HostInfo.build_from_endpoint(self._config["application.server"])
+        found = {HostInfo.build_from_endpoint(each.server): each for each in running.endpoints()}
+        standby = found.pop(own).standby if own in found else frozenset()
+        return [
+            self._metadata(own, running.runner.open_tasks(), standby),
+            *(self._metadata(host, each.active, each.standby) for host, each in sorted(found.items())),
+        ]
+
+    def _metadata(self, host: HostInfo, active: Collection[TaskId], standby: Collection[TaskId]) -> StreamsMetadata:
+        layout = self._tasks().layout
+        stores, partitions = (
+            [frozenset(name for task in tasks for name in layout.spec(task).stores) for tasks in (active, standby)],
+            [frozenset(each for task in tasks for each in layout.groups[task]) for tasks in (active, standby)],
+        )
+        return StreamsMetadata(host, stores[0] | self._global_builders.keys(), partitions[0], stores[1], partitions[1])
 
     def staleness(self) -> Staleness:
         """Return the last commit; queries at least once see newer writes too."""

@@ -50,6 +50,7 @@ class Subscription(msgspec.Struct, frozen=True):
         positions: of the tasks whose state it has: the two numbers, and the sum of the next offsets of its changelogs.
         instance: its group.instance.id, empty where it has none.
         tags: its values of `client.tag.`, by key.
+        server: its application.server, empty where it has none.
     """
 
     version: int
@@ -60,6 +61,7 @@ class Subscription(msgspec.Struct, frozen=True):
     positions: list[tuple[int, int, int]] = []
     instance: str = ""
     tags: dict[str, str] = {}
+    server: str = ""
 
     def name(self, member: str) -> str:
         """Return the name under which plans have the member with this id: a static one has another id after each start,
@@ -114,15 +116,25 @@ class Inputs(msgspec.Struct, frozen=True):
         return assign(self.candidates(), rules.groups, rules.stateful, state)
 
 
+class Endpoint(NamedTuple):
+    """Where state can be asked for. server: the application.server of a member. active, standby: what it has."""
+
+    server: str
+    active: frozenset[TaskId]
+    standby: frozenset[TaskId]
+
+
 class Share(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
-    may be what it had in its life before. is_final: whether no task of the group waits for a warm-up."""
+    may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
+    members that have one."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
     reported: frozenset[TaskId]
     is_final: bool
+    endpoints: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -251,9 +263,13 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
             f"This instance (rules of version {VERSION}) assigns tasks otherwise than the leader of the group (version "
             f"{data.version}). Run the same version of Penstock and of the program in all instances."
         )
-    tasks = given(plan, inputs.candidates())[name]
-    standbys = plan.standby[name] | (plan.active[name] - tasks) & rules.stateful
-    return Share(tasks, standbys, inputs.members[name].candidate(name).owned, not plan.waiting)
+    active = given(plan, inputs.candidates())
+    standbys = plan.standby[name] | (plan.active[name] - active[name]) & rules.stateful
+    endpoints = tuple(
+        Endpoint(one.server, active[each], plan.standby[each]) for each, one in inputs.members.items() if one.server
+    )
+    reported = inputs.members[name].candidate(name).owned
+    return Share(active[name], standbys, reported, not plan.waiting, endpoints)
 
 
 def digest(plan: Plan) -> bytes:

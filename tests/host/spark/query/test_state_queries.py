@@ -292,8 +292,9 @@ def test_who_has_a_key_and_how_far_stores_are_behind(
     served = StreamsConfig({**config.given(), "application.server": "there:80"})
     with open_state(every_kind(source), served) as other:
         assert other.query_metadata_for_key("counts", "a").active_host == HostInfo("there", 80)
-        assert other.streams_metadata().state_store_names == {*state.stores()} >= {"counts", "windows", "memory"}
-        assert other.streams_metadata().topic_partitions == {(source, 0), (source, 1)}
+        [metadata] = other.streams_metadata()
+        assert metadata.state_store_names == {*state.stores()} >= {"counts", "windows", "memory"}
+        assert metadata.topic_partitions == {(source, 0), (source, 1)}
     written = [InputRecord(b"a", b"1", 300_000, 1)] * 3
     spark_runner.write(source, written)
     lags = state.all_local_store_partition_lags()

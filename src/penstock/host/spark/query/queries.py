@@ -182,15 +182,13 @@ class CheckpointQueries:
         serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
         return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
 
-    def streams_metadata(self) -> StreamsMetadata:
-        """Return what the application has: its stores, and the partitions that it reads; raises
+    def streams_metadata(self) -> list[StreamsMetadata]:
+        """Return what this program has, which is everything: stores, and the partitions that are read; raises
         StateStoreNotAvailableError if there is no checkpoint."""
         offsets = self._reader.newest().offsets
-        return StreamsMetadata(
-            HostInfo.build_from_endpoint(self._config["application.server"]),
-            frozenset(self.stores()),
-            frozenset(TopicPartition(topic, number) for topic, each in offsets.items() for number in range(len(each))),
-        )
+        partitions = (TopicPartition(topic, number) for topic, each in offsets.items() for number in range(len(each)))
+        host = HostInfo.build_from_endpoint(self._config["application.server"])
+        return [StreamsMetadata(host, frozenset(self.stores()), frozenset(partitions))]
 
     def _needed(self, store_name: str, task: TaskId, manifest: Manifest) -> list[TopicPartition]:
         _, stored = self._reader.current()
