@@ -367,12 +367,12 @@ def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_ha
         returns.wait(SECONDS)
         return line.split()
 
-    words.settings |= {"processing.guarantee": "exactly_once_v2", "max.poll.interval.ms": 2_000}
+    words.settings |= {"processing.guarantee": "exactly_once_v2", "max.poll.interval.ms": 3_000}
     host = words.host(split, until_end=False, make_membership=None)
     host.start(Listening())
     try:
         words.write("a b", "a c")
-        assert until(lambda: "Task 0_0 has not returned for max.poll.interval.ms=2000" in caplog.text)
+        assert until(lambda: "not got on for max.poll.interval.ms=3000" in caplog.text)
         assert until(lambda: not words.admin.describe_group(words.app).members)
         returns.set()
         assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})

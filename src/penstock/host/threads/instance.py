@@ -225,8 +225,8 @@ class Instance:
         elif not self._has_stepped_back and now - self._got_on_at >= limit:
             self._has_stepped_back = True
             error = TaskMigratedError(
-                f"Task {' and '.join(busy)} has not returned for max.poll.interval.ms={limit}: this instance leaves "
-                "its tasks to others, and joins the group again when the task has returned. Let processors return "
+                f"Processing has not got on for max.poll.interval.ms={limit} (tasks {', '.join(busy)}): this instance "
+                "leaves its tasks to others, and joins the group again when processing gets on. Let processors return "
                 "sooner, or set a larger max.poll.interval.ms."
             )
             self._do(v.StepBack(error))
