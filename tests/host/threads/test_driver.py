@@ -294,9 +294,7 @@ def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
     assert words.counts() == {"a": 2}
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_stores_are_read_while_the_instance_runs_and_afterwards_no_more(words: WordCount, guarantee: str) -> None:
-    words.settings["processing.guarantee"] = guarantee
+def test_stores_are_read_while_the_instance_runs_and_afterwards_no_more(words: WordCount) -> None:
     host, listening = words.host(until_end=False), Listening()
     counts = StoreQueryParameters.from_name_and_type(words.store, QueryableStoreTypes.key_value_store())
     with pytest.raises(StateStoreNotAvailableError):
