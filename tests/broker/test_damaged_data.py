@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.groups.offsets import CommittedOffset
 from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.offset_index import SUMMARY_SIZE
+from penstock.broker.offset_index import SUMMARY_SIZE, InvalidIndexError, unpack_summary
 from penstock.broker.partition import Partition
 from penstock.broker.records import LogRecord, encode_records, encode_transactional_records, read_records
 from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRegistry
@@ -87,6 +88,8 @@ class Written:
 
     stopped: Path
     killed: Path
+    topics: dict[str, str] = field(default_factory=dict)
+    """Names of topics by the names of their directories."""
     records: dict[str, dict[int, Record]] = field(default_factory=dict)
     """Records by the name of the partition and their offsets, as they were served before the end."""
     commits: dict[str, list[int]] = field(default_factory=dict)
@@ -159,6 +162,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
                 force_to_disk(partition)
     for partition in broker.partitions():
         made.records[name_of(partition)], _ = served(partition)
+    made.topics = {topic.topic_id.hex: topic.name for topic in broker.topics.all()}
     shutil.copytree(made.stopped, made.killed)
     broker.close()
     return made
@@ -183,17 +187,34 @@ def uncovered(path: Path, at: int) -> bool:
 def is_known(path: Path) -> bool:
     """Return whether another file tells that a file was there: what follows a segment is in its index."""
     before = [each for each in path.parent.glob("*.log") if each < path]
-    return path.suffix != ".log" or not before or max(before).with_suffix(".index").exists()
+    if path.suffix != ".log" or not before:
+        return True
+    try:
+        unpack_summary(max(before).with_suffix(".index").read_bytes())
+    except (FileNotFoundError, InvalidIndexError):
+        return False
+    return True
 
 
-def damage(directory: Path, chance: random.Random) -> None:
-    """Harm one file of the logs."""
-    path = chance.choice(sorted(each for each in directory.glob("topics/**/*") if each.is_file()))
+def damage(directory: Path, topics: Mapping[str, str], chance: random.Random, gone: set[Path]) -> None:
+    """Harm one file of the logs.
+
+    Args:
+        directory: the data directory.
+        topics: names of topics by the names of their directories.
+        chance: what is drawn from.
+        gone: the directories of partitions from which a file was removed, which this one joins.
+    """
+    files = (path for path in directory.glob("topics/**/*") if path.is_file())
+    path = chance.choice(sorted(files, key=lambda path: (topics[path.parts[-3]], *path.parts[-2:])))
+    if path.parent in gone and path.suffix == ".index":
+        return  # two files at once, of which each tells of the other
     content = bytearray(path.read_bytes())
     at = chance.randrange(len(content)) if content else 0
     match chance.choice(["gone", "cut", "longer", "flipped", "zeros"]):
         case "gone" if is_known(path):
             path.unlink()
+            gone.add(path.parent)
         case "cut":
             # A file that ends with a whole batch could never have had more.
             path.write_bytes(content[:at] + b"x")
@@ -215,8 +236,9 @@ def test_what_a_start_serves_was_acknowledged_or_it_says_what_lacks(
     chance = random.Random(seed)
     directory = tmp_path / "data"
     shutil.copytree(chance.choice([written.stopped, written.killed]), directory)
+    gone: set[Path] = set()
     for _ in range(chance.randrange(1, 4)):
-        damage(directory, chance)
+        damage(directory, written.topics, chance, gone)
     try:
         broker = Broker(directory)
     except BrokerError as error:
