@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.broker.batch import InvalidBatchError
 from penstock.broker.errors import BrokerError
 from penstock.broker.partition import HIGH_WATERMARK, Partition
 from penstock.clock import MockClock
@@ -242,3 +243,17 @@ def test_a_stop_forces_everything_to_disk_before_the_marks_of_a_clean_stop(
     # Each before its own index is there.
     assert [forced[log_file(tmp_path, base).stat().st_ino] for base in (0, 2, 4)] == [0, 1, 2]
     assert len(list(tmp_path.glob("*.index"))) == 3
+
+
+def test_a_compaction_gives_a_damaged_batch_no_new_checksum(tmp_path: Path) -> None:
+    partition: Partition = compacted(tmp_path)
+    for number in range(4):
+        write(partition, (b"key", b"%d" % number * 80))
+    partition.close()
+    path = log_file(tmp_path, 0)
+    flip_a_bit(path, -1)
+    before = path.read_bytes()
+    partition = compacted(tmp_path)
+    with pytest.raises(InvalidBatchError, match=rf"{path} is damaged at byte 0 .*checksum"):
+        clean(partition)
+    assert path.read_bytes() == before
