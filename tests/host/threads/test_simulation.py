@@ -23,11 +23,11 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
 @pytest.mark.parametrize(
     ("fault", "first"),
     [
-        (faults.commit_as_nobody, 23),
-        (faults.commit_as_whoever_it_is_now, 128),
-        (faults.rejoin_for_what_is_held, 4),
+        (faults.commit_as_nobody, 14),
+        (faults.commit_as_whoever_it_is_now, 213),
+        (faults.rejoin_for_what_is_held, 22),
         (faults.restore_to_the_stable_end, 84),
-        (faults.read_unstable_offsets, 111),
+        (faults.read_unstable_offsets, 167),
         (faults.leave_transactions_open, 3),
     ],
 )

@@ -143,31 +143,32 @@ class SimulatedFetcher:
 
 
 class SimulatedConsumer:
-    """Follows partitions (the host's consumer, without waiting)."""
+    """Follows partitions (implements what the host uses of Consumer); it never waits."""
 
     def __init__(self, world: World, broker: Broker) -> None:
         self._world, self._broker = world, broker
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
         self._at_end: dict[TopicPartition, int] = {}
+        self._reached: dict[TopicPartition, int] = {}
 
-    def follow(self, positions: Mapping[TopicPartition, int]) -> None:
+    def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions.update(positions)
         self.paused -= positions.keys()
         for partition in positions:
             self._at_end.pop(partition, None)
 
-    def unfollow(self, partitions: Collection[TopicPartition]) -> None:
+    def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
         for partition in partitions:
             del self.positions[partition]
 
-    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return how far partitions can be read."""
         return {each: self._broker.logs[each].end for each in partitions if each in self.positions}
 
-    def poll(self) -> tuple[list[tuple[TopicPartition, RecordBatch]], dict[TopicPartition, int]]:
-        """Return some records of each partition, and the ends that were reached."""
-        arrived, reached = [], {}
+    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
+        """Return some records of each partition."""
+        arrived = []
         for partition in sorted(self.positions.keys() - self.paused):
             log, position = self._broker.logs[partition], self.positions[partition]
             if position < log.start:
@@ -177,8 +178,19 @@ class SimulatedConsumer:
                 self.positions[partition] = rows[-1][0] + 1
                 arrived.append((partition, batch_of(rows)))
             elif self._at_end.get(partition) != log.stable_end:
-                self._at_end[partition] = self.positions[partition] = reached[partition] = log.stable_end
-        return arrived, reached
+                self._at_end[partition] = self.positions[partition] = self._reached[partition] = log.stable_end
+        return arrived
+
+    def reached_ends(self) -> dict[TopicPartition, int]:
+        """Return the ends that were reached since the last time."""
+        reached, self._reached = self._reached, {}
+        return reached
+
+    def close(self) -> None:
+        pass
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"The simulated consumer has no {name}.")
 
 
 class SimulatedTransactionalProducer:

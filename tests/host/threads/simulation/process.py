@@ -5,14 +5,14 @@ simulated."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from kio.schema.errors import ErrorCode
 
-from penstock.client.api import Admin, GroupIdentity, OffsetAndMetadata
+from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
 from penstock.errors import KafkaError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
@@ -25,7 +25,8 @@ from penstock.host.threads.layout import Layout
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
-from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.host.threads.standbys import Standbys, StatePositions
+from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.host.threads.task_manager import Limits
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -33,6 +34,7 @@ from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import (
+    LOT,
     Requests,
     SimulatedAdmin,
     SimulatedBatchProducer,
@@ -42,6 +44,7 @@ from tests.host.threads.simulation.clients import (
 )
 from tests.host.threads.simulation.world import Killed, World
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
@@ -49,6 +52,8 @@ _COMMIT = (Phase.PREPARING, Phase.WRITING, Phase.COMMITTING, Phase.APPLYING)
 _ANSWER_MS = 5_000
 _COMMIT_MS = 30_000
 _PURGE_MS = 3_000
+_STANDBY_MS = 300
+_SMALL_LAG, _LARGE_LAG, _PROBING_MS = 5, 10_000, 4_000
 
 
 class KeptBase(MemoryBase):
@@ -83,6 +88,7 @@ class Setting:
     layout: Layout
     exactly_once: bool
     commit_interval_ms: int
+    standbys: int
     response: StreamThreadExceptionResponse
 
 
@@ -111,9 +117,15 @@ class Process:
         fetcher = SimulatedFetcher(requests)
         admin = cast(Admin, self._admin)
         is_closing = lambda: self.is_closing  # noqa: E731  # read when it is called
-        self._opener = StateOpener(layout, admin, fetcher, disk.open, self, is_stopped=is_closing)
+        make_consumer = cast(Callable[[], Consumer], partial(SimulatedConsumer, world, broker))
+        self._standbys = Standbys(layout, admin, make_consumer, disk.open)
+        self._is_advancing = False
+        self.state = StatePositions(layout, self._standbys, lambda: admin)
+        self._opener = StateOpener(
+            layout, admin, fetcher, disk.open, self, is_stopped=is_closing, standbys=self._standbys
+        )
         self._purge = RecordPurge(_PURGE_MS, self.milliseconds)
-        self.membership = SimulatedMembership(self, layout)
+        self.membership = SimulatedMembership(self, layout, setting.standbys)
         self._requests = requests
         self._output: Output | None = None
         shared = [group for group in layout.groups.values() if len(group) > 1]
@@ -270,16 +282,16 @@ class Process:
 
     def _poll(self) -> None:
         try:
-            arrived, reached = self.consumer.poll()
+            arrived = self.consumer.poll(0, LOT)
         except KafkaError as error:
             self._events.append(v.Failed(error))
             return
-        ends = self.consumer.ends(self._awaitable)
+        ends = self.consumer.known_ends(self._awaitable)
         if ends != self._ends:
             self._ends = ends
             self._events.append(v.EndsKnown(ends))
         self._events.extend(v.Arrived(partition, batch) for partition, batch in arrived)
-        if reached:
+        if reached := self.consumer.reached_ends():
             self._events.append(v.EndsReached(reached))
 
     def _handle(self, event: v.Event) -> None:
@@ -305,9 +317,9 @@ class Process:
             case v.CommitOffsets(offsets):
                 self.membership.commit(offsets)
             case v.Follow(positions):
-                self.consumer.follow(positions)
+                self.consumer.incremental_assign(positions)
             case v.Unfollow(partitions):
-                self.consumer.unfollow(partitions)
+                self.consumer.incremental_unassign(partitions)
             case v.PauseReading(partitions):
                 self.consumer.paused |= partitions
             case v.ResumeReading(partitions):
@@ -331,7 +343,10 @@ class Process:
     # ---------------------------------------- the other threads
 
     def _process(self, action: Any) -> None:
-        self.post(self.runner.do(action))
+        event = self.runner.do(action)
+        if isinstance(event, v.Closed) and event.stamp is not None:
+            self.state.take(event.task, event.stamp)
+        self.post(event)
 
     def _restore(self, action: RestoreAction) -> None:
         match action:
@@ -339,8 +354,22 @@ class Process:
                 self._opener.purge(self._purge, positions)
             case v.Restore(task):
                 self.post(self._opened(task))
-            case v.StandBy() | v.StandDown():
-                raise AssertionError("No standbys are asked for.")
+            case v.StandBy(task):
+                self._standbys.add(task)
+                self._advance_later()
+            case v.StandDown(task):
+                self._standbys.remove(task)
+
+    def _advance_later(self) -> None:
+        if not self._is_advancing:
+            self._is_advancing = True
+            self.later(_STANDBY_MS, self._advance)
+
+    def _advance(self) -> None:
+        """Let the restore thread apply what has arrived for standbys, unless it is at a restore."""
+        self._is_advancing = False
+        if self._restores.is_busy or self._restores.do(self._standbys.advance) is not None:
+            self._advance_later()
 
     def _opened(self, task: TaskId) -> v.Event:
         try:
@@ -365,33 +394,45 @@ class _Lane(deque[T]):
 
     def __init__(self, process: Process, do: Callable[[T], None]) -> None:
         super().__init__()
-        self._process, self._do, self._is_busy = process, do, False
+        self._process, self._do, self.is_busy = process, do, False
 
     def put(self, item: T) -> None:
         self.append(item)
-        if not self._is_busy:
-            self._is_busy = True
+        if not self.is_busy:
+            self.is_busy = True
             self._later()
 
     def _later(self) -> None:
         self._process.later(self._process.world.random.randrange(3), self._next)
 
+    def do(self, call: Callable[[], R]) -> R:
+        """Do something else; what is put meanwhile waits."""
+        self.is_busy = True
+        result = call()
+        self._go_on()
+        return result
+
     def _next(self) -> None:
         self._do(self.popleft())
+        self._go_on()
+
+    def _go_on(self) -> None:
         if self:
             self._later()
         else:
-            self._is_busy = False
+            self.is_busy = False
 
 
 class SimulatedMembership:
     """The threads of the group: sends what the member asks for (implements Membership, as `group` does)."""
 
-    def __init__(self, process: Process, layout: Layout) -> None:
+    def __init__(self, process: Process, layout: Layout, standbys: int) -> None:
         self._process = process
+        self._layout = layout
         self._world = process.world
-        self._rules = Rules(layout.groups)
-        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS))
+        lag = _SMALL_LAG if standbys else _LARGE_LAG  # a small one makes warm-ups
+        self._rules = Rules(layout.groups, layout.stateful, standbys, lag)
+        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS))
         self._request = 0
         self._lost_is_told = False
         self._due: int | None = None
@@ -403,6 +444,9 @@ class SimulatedMembership:
     def identity(self) -> GroupIdentity | None:
         member = self.member
         return GroupIdentity("app", member.generation, member.member_id) if member.may_commit else None
+
+    def endpoints(self) -> Sequence[Endpoint]:
+        return ()
 
     def give_up(self, tasks: frozenset[TaskId]) -> None:
         self._inbox.put(m.GivenUp(tasks))
@@ -445,7 +489,9 @@ class SimulatedMembership:
             case m.Join(member_id, generation, owned):
                 tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
                 process_id = self._process.disk.process_id
-                subscription = Subscription(VERSION, process_id, self._rules.application, generation, tasks)
+                positions = [(*task, position) for task, position in sorted(self._process.state.positions().items())]
+                application = self._rules.application
+                subscription = Subscription(VERSION, process_id, application, generation, tasks, positions)
                 content = encode_subscription(subscription, self._rules)
                 self._send(lambda: group.join(member_id, content, reply), _ANSWER_MS * 20)
             case m.Sync(member_id, generation, assignments):
@@ -465,6 +511,8 @@ class SimulatedMembership:
         def take(happening: m.Happening) -> None:
             if self._request == number:
                 self._request += 1
+                if isinstance(happening, m.JoinAnswered) and happening.leader == happening.member_id:
+                    happening = replace(happening, ends=self._ends())
                 self._happen(happening)
 
         def reply(happening: m.Happening) -> None:
@@ -488,6 +536,13 @@ class SimulatedMembership:
             return
         world.after(world.random.randrange(1, 5), request)
         self._process.later(patience_ms, give_up)
+
+    def _ends(self) -> dict[TaskId, int]:
+        logs, layout = self._process.broker.logs, self._layout
+        return {
+            task: sum(logs[partition].end for partition in layout.followed_changelogs(task).values())
+            for task in layout.stateful
+        }
 
     # ---------------------------------------- commits
 

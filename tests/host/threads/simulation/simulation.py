@@ -75,7 +75,10 @@ class Simulation:
         self._broker = Broker(world, topics, group, random.choice((5_000, 60_000, 60_000)))
         replace, shut_down = StreamThreadExceptionResponse.REPLACE_THREAD, StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         response = shut_down if world.chance(0.2) else replace
-        self._setting = Setting(self._layout, self._exactly_once, random.choice((0, 100, 1_000, 3_000)), response)
+        standbys = int(seed % 3 == 2)
+        self._setting = Setting(
+            self._layout, self._exactly_once, random.choice((0, 100, 1_000, 3_000)), standbys, response
+        )
         self._processes: list[Process] = []
         self._names = 0
         self._struck: Process | None = None
