@@ -356,6 +356,7 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     assert "error" not in listening.told
 
 
+@pytest.mark.one_broker
 def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_has(
     words: WordCount, caplog: pytest.LogCaptureFixture
 ) -> None:
