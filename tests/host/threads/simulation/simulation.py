@@ -180,7 +180,11 @@ class Simulation:
             process.strike_in(self.world.random.randrange(8), False, process.kill)  # a while after it goes on
 
     def _pause(self, process: Process) -> None:
-        process.stop(self.world.random.randrange(100, SESSION_MS - 1_000))
+        """Let a process stand still for a part of its session; at least once, not again, for that could end it."""
+        if self._exactly_once:
+            process.stop(self.world.random.randrange(100, SESSION_MS - 1_000))
+        elif not process.stopped_until:
+            process.stop(self.world.random.randrange(100, SESSION_MS // 3))
 
     def _slow(self, process: Process) -> None:
         process.slow_until = self.world.now + self.world.random.randrange(2_000, 10_000)
