@@ -468,6 +468,27 @@ def test_events_and_errors_amid_records_lose_none_of_a_consumer(arriving: list[l
     assert [batch.values for _ in range(2) for _, batch in following.poll(0, 10)] == [[b"3"], [b"4"]]
 
 
+def test_who_leads_a_topic_is_asked_before_its_first_read(
+    arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka looks for the leaders of new topics once a second."""
+
+    def list_topics(_: object, topic: str, timeout: float) -> None:
+        arriving.append([record(0)])
+        raise KafkaException(Code(Code._TRANSPORT))
+
+    def poll(_: object, timeout: float) -> None:
+        raise AssertionError("it waits for records")
+
+    monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
+    monkeypatch.setattr(consumer.Consumer, "poll", poll)
+    fetcher = ConfluentFetcher(NO_BROKER)
+    for _ in range(2):
+        (batch,) = fetcher.fetch(HERE, 0, 1, read_committed=True)
+        assert batch.values == [b"0"]
+        arriving.append([record(0)])  # for the second time, the leader is known
+
+
 def test_a_consumer_that_gets_nothing_is_replaced(arriving: list[list[Message]]) -> None:
     """librdkafka may keep asking a broker that is away."""
     arriving += [[], [record(0)], [record(1)]]
@@ -486,8 +507,12 @@ def test_a_consumer_that_gets_nothing_learns_who_leads_now(
         made.append(client)
         return make(connection, client)
 
+    looked_up: list[str] = []
+
     def list_topics(_: object, topic: str, timeout: float) -> None:
-        arriving.append([record(0)])
+        if looked_up:
+            arriving.append([record(0)])
+        looked_up.append(topic)
         raise KafkaException(Code(Code._TRANSPORT))
 
     monkeypatch.setattr(Connection, "make", counted)
@@ -509,7 +534,12 @@ def test_a_topic_that_was_deleted_ends_only_its_own_reads(
         report.append(connection.settings["error_cb"])
         return make(connection, client)
 
+    looked_up: list[str] = []
+
     def list_topics(_: object, asked: str, timeout: float) -> None:
+        looked_up.append(asked)
+        if len(looked_up) == 1:  # before the first look for records
+            raise KafkaException(Code(Code._TRANSPORT))
         report[0](Code(Code.UNKNOWN_TOPIC_OR_PART, f"{topic} [0]: topic does not exist"))
         arriving.append([record(0)])
         raise KafkaException(Code(Code._TRANSPORT))

@@ -140,6 +140,7 @@ class ConfluentFetcher:
         self._config = config
         self._timeout_ms = timeout_ms
         self._clients: dict[bool, tuple[Connection, Consumer]] = {}
+        self._looked_up: set[tuple[bool, str]] = set()
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
@@ -150,6 +151,7 @@ class ConfluentFetcher:
         while reached < end_offset:
             connection, consumer = self._client(read_committed)
             seconds = connection.timeout * (_FIRST_TRY if is_first else 1 - _FIRST_TRY)
+            self._look_up(read_committed, consumer, partition.topic)
             connection.call(doing, partial(consumer.assign, [Position(*partition, reached)]))
             try:
                 for batch in self._range(connection, consumer, end_offset, doing, seconds, _right(partition)):
@@ -205,9 +207,17 @@ class ConfluentFetcher:
             consumer.close()
         self._clients.clear()
 
+    def _look_up(self, read_committed: bool, consumer: Consumer, topic: str) -> None:
+        """Make a consumer learn who leads the partitions of a topic that it has not read yet: by itself, librdkafka
+        looks for new topics once a second."""
+        if (read_committed, topic) not in self._looked_up:
+            _ask_for_leader(consumer, topic)
+            self._looked_up.add((read_committed, topic))
+
     def _drop(self, read_committed: bool) -> None:
         """Forget a consumer; it ends in the background, which may take long."""
         _, consumer = self._clients.pop(read_committed)
+        self._looked_up.clear()
         in_background("penstock-consumer-end", consumer.close)
 
     def _client(self, read_committed: bool) -> tuple[Connection, Consumer]:
