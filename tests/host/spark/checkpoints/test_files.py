@@ -140,16 +140,20 @@ def test_readers_find_a_file_while_it_is_replaced(files: Files) -> None:
     files.write("generation", b"0")
     missing: list[int] = []
     over = threading.Event()
+    has_read = threading.Event()
 
     def read() -> None:
         while not over.is_set():
             if files.read("generation") is None:
                 missing.append(1)
+            has_read.set()
 
     reader = threading.Thread(target=read)
     reader.start()
     for number in range(30):
+        has_read.clear()  # so that no read meets more than two replacements, however slow the reader's thread is
         files.write("generation", str(number).encode())
+        assert has_read.wait(60)
     over.set()
     reader.join()
     assert files.read("generation") == b"29"

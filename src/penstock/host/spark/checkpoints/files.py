@@ -40,6 +40,9 @@ from penstock.private_files import DIRECTORY_MODE, open_private
 _MOVES = 5
 """How often a file is moved to its place before a failure is one."""
 
+_LOOKS = 3
+"""How often a reader looks for a file that is replaced in two steps: a read finds it while as many replacements run."""
+
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 _HADOOP_SCHEMES = {
     "s3": "s3a",
@@ -144,7 +147,7 @@ class Files:
     def _existing(self, path: str, read: Callable[[str], bytes]) -> bytes | None:
         target = self._path(path)
         replaced_in_one_step = self._is_local or self._is_object_store
-        for each in (target,) if replaced_in_one_step else (target, _beside(target), target):
+        for each in (target,) if replaced_in_one_step else ((target, _beside(target)) * _LOOKS + (target,)):
             try:
                 return read(each)
             except FileNotFoundError:
