@@ -236,6 +236,9 @@ class RealKafka:
                 "default.replication.factor": str(count),
                 "min.insync.replicas": min_in_sync,
                 "group.initial.rebalance.delay.ms": "0",
+                # Tests write records with times long ago. A week's retention deletes them 30 s after the broker's
+                # start, and then every five minutes: a test that runs just then would miss records.
+                "log.retention.ms": "-1",
                 **self._settings,
             }
             text = "".join(f"{name}={value}\n" for name, value in properties.items())
