@@ -427,6 +427,8 @@ def arriving(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
 
         def assign(self, targets: object) -> None: ...
 
+        def incremental_assign(self, targets: object) -> None: ...
+
         def unassign(self) -> None: ...
 
         def poll(self, timeout: float) -> None: ...
@@ -487,6 +489,26 @@ def test_who_leads_a_topic_is_asked_before_its_first_read(
         (batch,) = fetcher.fetch(HERE, 0, 1, read_committed=True)
         assert batch.values == [b"0"]
         arriving.append([record(0)])  # for the second time, the leader is known
+
+
+def test_a_consumer_asks_who_leads_a_topic_before_it_follows_it(
+    arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def list_topics(_: object, topic: str, timeout: float) -> None:
+        asked.append(topic)
+        if len(asked) == 1:
+            raise KafkaException(Code(Code._TRANSPORT))
+
+    monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
+    following = ConfluentConsumer(NO_BROKER)
+    one, other = TopicPartition("a", 0), TopicPartition("b", 0)
+    following.assign({one: 0, other: 0})
+    assert asked == ["a"], "where no broker answers, nothing waits for the next topic"
+    following.incremental_assign({one: 0, other: 0})
+    following.assign({one: 0, TopicPartition("a", 1): 0})
+    assert asked == ["a", "a", "b"]
 
 
 def test_a_consumer_that_gets_nothing_is_replaced(arriving: list[list[Message]]) -> None:

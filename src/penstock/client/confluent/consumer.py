@@ -42,6 +42,7 @@ class ConfluentConsumer:
         """Connect in the background. read_committed: leave out records of aborted and open transactions."""
         self._connection = Connection(client_settings(config, CONSUMER, _settings(read_committed)), timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
+        self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
         self._pending: deque[Message] = deque()
         """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
@@ -51,12 +52,14 @@ class ConfluentConsumer:
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
         self._pending.clear()
+        self._look_up(client, positions)
         self._connection.call("assigning partitions", lambda: client.assign(targets))
 
     def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too, from these offsets on; the others keep their positions."""
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
+        self._look_up(client, positions)
         self._connection.call("assigning partitions", lambda: client.incremental_assign(targets))
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
@@ -125,6 +128,16 @@ class ConfluentConsumer:
         if self._client is not None:
             self._client.close()
             self._client = None
+
+    def _look_up(self, client: Consumer, partitions: Collection[TopicPartition]) -> None:
+        """Make the client learn who leads the partitions of topics that it has not read yet: by itself, librdkafka
+        looks for new topics once a second. If no broker answers, that must do."""
+        for topic in sorted({partition.topic for partition in partitions} - self._looked_up):
+            try:
+                client.list_topics(topic, _LOOK_SECONDS)
+            except KafkaException:
+                return
+            self._looked_up.add(topic)
 
     def _open(self) -> Consumer:
         if self._client is None:
