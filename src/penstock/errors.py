@@ -86,8 +86,7 @@ class TaskMigratedError(StreamsError):
 
 
 class ProducerFencedError(TaskMigratedError):
-    """Another producer with the same transactional id has taken over, or the broker has ended the transaction (Kafka
-    class: ProducerFencedException)."""
+    """Another producer with the same transactional id has taken over (Kafka class: ProducerFencedException)."""
 
 
 class TaskCorruptedError(StreamsError):

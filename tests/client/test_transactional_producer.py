@@ -31,8 +31,8 @@ class Place:
         self.admin.committed_offsets(self.group, [TopicPartition(self.topic, 0)])  # makes the topic of groups
         self.first, self.second = TopicPartition(self.topic, 0), TopicPartition(self.topic, 1)
 
-    def producer(self) -> ConfluentTransactionalProducer:
-        return ConfluentTransactionalProducer(self.config, self.id)
+    def producer(self, **settings: object) -> ConfluentTransactionalProducer:
+        return ConfluentTransactionalProducer(StreamsConfig({**self.config.given(), **settings}), self.id)
 
     def nobody(self) -> GroupIdentity:
         """Return who commits where the group has no members."""
@@ -161,6 +161,23 @@ def test_a_newer_producer_of_the_same_id_ends_the_transaction_of_the_older(place
         older.close()
         newer.close()
     assert place.has(place.first, b"newer", b"again")
+
+
+@pytest.mark.one_broker
+def test_a_transaction_that_was_open_for_too_long_is_not_fenced_by_another_producer(place: Place) -> None:
+    producer = place.producer(**{"transaction.timeout.ms": 1_000})
+    try:
+        producer.send([batch(place.first, b"lost")])
+        # The end of the transaction takes an offset.
+        assert until(lambda: place.admin.end_offsets([place.first], read_committed=True)[place.first] == 2)
+        with pytest.raises(TaskMigratedError, match=r"open longer than transaction\.timeout\.ms=1000") as raised:
+            producer.commit({}, place.nobody())
+        assert not isinstance(raised.value, ProducerFencedError)
+        producer.send([batch(place.first, b"kept")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert place.has(place.first, b"kept")
 
 
 def test_a_record_that_cannot_be_written_ends_the_transaction(place: Place) -> None:

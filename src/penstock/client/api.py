@@ -304,7 +304,7 @@ class TransactionalProducer(Protocol):
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
         """Take records to be written in the background, in the open transaction or a new one. Waits while the buffer is
         full. on_refused: decides about records that the producer does not take for what they are. Raises what that
-        raises, ProducerFencedError if another producer has fenced this one, KafkaError for a record that cannot be
+        raises, ProducerFencedError and TaskMigratedError as `commit`, and KafkaError for a record that cannot be
         written; then the transaction is over."""
         ...
 
@@ -314,9 +314,10 @@ class TransactionalProducer(Protocol):
         """Commit what was sent together with `offsets` of the group of `member`; return the offset behind the last
         record of each partition that was written to.
 
-        Raises TaskMigratedError if the group has counted the member out, ProducerFencedError if another producer has
-        fenced this one; KafkaError if the transaction failed, or nobody knows whether it was committed. In all cases
-        the transaction is over, and the next one may begin.
+        Raises TaskMigratedError if the group has counted the member out, or the broker has ended the transaction after
+        transaction.timeout.ms; ProducerFencedError if another producer has fenced this one; KafkaError if the
+        transaction failed, or nobody knows whether it was committed. In all cases the transaction is over, and the next
+        one may begin.
         """
         ...
 

@@ -8,6 +8,7 @@ it left open. So after an error the transaction is over in any case.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -49,9 +50,12 @@ class ConfluentTransactionalProducer:
             "delivery.report.only.error": False,
         }
         defaults = {**HURRIED, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
-        self._connection = Connection(client_settings(config, PRODUCER, forced, defaults), timeout_ms)
+        settings = client_settings(config, PRODUCER, forced, defaults)
+        self._transaction_timeout_ms = int(settings["transaction.timeout.ms"])
+        self._connection = Connection(settings, timeout_ms)
         self._offsets = TransactionOffsets(config, transactional_id, timeout_ms)
         self._is_open = False
+        self._began = 0.0
         self._client: Producer | None = None
         self._is_closed = False
         self._ready()
@@ -118,6 +122,7 @@ class ConfluentTransactionalProducer:
         """Return the client in an open transaction."""
         client = self._ready()
         if not self._is_open:
+            self._began = time.monotonic()
             try:
                 client.begin_transaction()
             except KafkaException as error:
@@ -147,11 +152,17 @@ class ConfluentTransactionalProducer:
         reported = self._deliveries.take_failed()
         if reported is not None and error.txn_requires_abort():
             error, topic = reported[0], reported[1].topic
+        timed_out = self._is_open and (time.monotonic() - self._began) * 1000 >= self._transaction_timeout_ms
         self._end()
+        if error.code() in _FENCED and timed_out:  # the code is that of a fenced producer
+            raise TaskMigratedError(
+                f"The broker has ended the transaction of {self._transactional_id}, which was open longer than "
+                f"transaction.timeout.ms={self._transaction_timeout_ms}: {error.str().rstrip('.')}. Its records are "
+                "processed again; set a larger transaction.timeout.ms if processing takes so long."
+            )
         if error.code() in _FENCED:
             raise ProducerFencedError(
-                f"Another producer has fenced that of {self._transactional_id}, or the broker has ended its "
-                f"transaction, which was open longer than transaction.timeout.ms: {error.str().rstrip('.')}."
+                f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
         if error.code() in _COUNTED_OUT:
             raise TaskMigratedError(

@@ -146,8 +146,8 @@ class TransactionCommitted:
 
 @dataclass(frozen=True)
 class TransactionLost:
-    """The transaction was refused and is over: another instance has the tasks, or the same transactional id. is_fenced:
-    whether another producer was the reason, or the broker's time-out, and not the group."""
+    """The transaction was refused and is over: another instance has the tasks, or the same transactional id, or the
+    broker has ended it after transaction.timeout.ms. is_fenced: whether another producer was the reason."""
 
     error: Exception
     is_fenced: bool
