@@ -235,6 +235,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "Copies at one time that ordinary processes make of the state of tasks which are to move to them.",
         ),
         ConfigKey(
+            "task.timeout.ms",
+            whole(0),
+            300_000,
+            "medium",
+            "For how long (ms) an ordinary process tries again what brokers do not serve, before the uncaught "
+            "exception handler decides; 0: not at all.",
+        ),
+        ConfigKey(
             "probing.rebalance.interval.ms",
             whole(60_000),
             600_000,

@@ -175,7 +175,7 @@ class InlineInstance:
                 self.stepped_back.append(error)
             case v.Purge(positions):
                 self.purged.update(positions)
-            case v.PauseReading() | v.ResumeReading() | v.Leave():
+            case v.PauseReading() | v.ResumeReading() | v.Leave() | v.TellRetry():
                 pass
 
     def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:

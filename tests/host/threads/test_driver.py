@@ -473,6 +473,23 @@ def test_a_source_topic_that_is_deleted_ends_the_host_and_is_named(words: WordCo
         assert host.close(60_000)
 
 
+def test_a_rebalance_that_fails_is_tried_again_where_the_handler_says_so(words: WordCount) -> None:
+    words.settings |= {"metadata.max.age.ms": 0, "penstock.restart.max.attempts": 1_000}
+    words.settings["penstock.restart.backoff.max.ms"] = 100
+    host, listening = words.host(until_end=False), Listening(StreamThreadExceptionResponse.REPLACE_THREAD)
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.admin.delete_topics([words.source])
+        assert until(lambda: "failure" in listening.told)
+        words.admin.create_topics([NewTopic(words.source, 2)])
+        words.write("a b", "a")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1})
+    finally:
+        assert host.close(60_000)
+    assert listening.told[-1] == "stopped"
+
+
 def test_partitions_that_do_not_fit_the_internal_topics_end_the_host_with_the_reason(words: WordCount) -> None:
     words.settings["metadata.max.age.ms"] = 0
     host, listening = words.host(until_end=False), Listening()

@@ -15,7 +15,7 @@ from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
-from penstock.errors import LockError, StreamsError
+from penstock.errors import BrokerNotFoundError, LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Phase
@@ -202,6 +202,26 @@ def test_tasks_that_fail_together_are_one_failure() -> None:
         play.clock.advance(CONFIG["penstock.restart.backoff.max.ms"])
         instance.run()
         assert sorted(instance.held_restores) == sorted(instance.layout.groups)
+
+
+def test_what_brokers_do_not_serve_is_tried_again_until_the_timeout_of_tasks() -> None:
+    play = Play()
+    instance = play.instance()
+    instance.holds_restores = True
+    instance.run()
+    for _ in range(300):
+        assert sorted(instance.held_restores) == sorted(instance.layout.groups)
+        for task in instance.held_restores:
+            instance.tell(v.Failed(BrokerNotFoundError("no broker answers"), task))
+        instance.held_restores.clear()
+        instance.run()
+        assert instance.instance.phase is Phase.WAITING
+        play.clock.advance(1_000)
+        instance.run()
+    for task in instance.held_restores:
+        instance.tell(v.Failed(BrokerNotFoundError("no broker answers"), task))
+    with pytest.raises(BrokerNotFoundError):
+        instance.run()
 
 
 def test_an_error_of_a_start_ends_the_instance() -> None:

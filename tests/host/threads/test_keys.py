@@ -24,6 +24,7 @@ OF_THIS_HOST = {
     "poll.ms": 3,
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
+    "task.timeout.ms": 1_000,
 }
 
 

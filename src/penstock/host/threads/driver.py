@@ -31,6 +31,7 @@ from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionR
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
+from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
@@ -122,7 +123,8 @@ class ThreadsHost:
 
     def rebalance(self, reason: str) -> None:
         """Run with the current topics: commit, leave the group, look at the topics again and join. Returns immediately;
-        before `start` and after `close` nothing happens. An error of the preparation is one of the application.
+        before `start` and after `close` nothing happens. An error of the preparation goes to the handler of uncaught
+        exceptions, which may have it tried again.
 
         Args:
             reason: why, for the log: "topic x has 8 partitions now".
@@ -362,19 +364,41 @@ class ThreadsHost:
         """Work until the instance ends, release everything, and tell the application."""
         error = self._run_until_end(polling)
         while self._is_rebalance(error) and not self._stopped.is_set():
+            error = None
             listener.on_rebalancing()
             try:
-                polling = self._opened(listener)
+                next_polling = self._opened_again(listener)
             except Exception as raised:
                 error = raised
-                listener.on_failure(error)  # nothing can run with these topics, whatever the answer is
-            else:
-                error = self._run_until_end(polling)
+                break
+            if next_polling is not None:
+                error = self._run_until_end(next_polling)
         self._stopped.set()
         if error is not None:
             listener.on_error(error)
         else:
             listener.on_stopped()
+
+    def _opened_again(self, listener: HostListener) -> Polling | None:
+        """Return the loop for the topics that there are now, None if the application is closed meanwhile. What fails is
+        tried again: what brokers do not serve within `task.timeout.ms`, else if the handler of uncaught exceptions says
+        so. Raises the error that ends the application."""
+        restarts, timeout = Restarts.of(self._config), TaskTimeout(self._config["task.timeout.ms"])
+        wait = 0
+        while not self._stopped.wait(wait / 1000):
+            try:
+                return self._opened(listener)
+            except Exception as error:
+                pause: int | None = None
+                if timeout.allows(error, elapsed_milliseconds()):
+                    pause = self._config["penstock.restart.backoff.ms"]
+                elif listener.on_failure(error) is StreamThreadExceptionResponse.REPLACE_THREAD:
+                    pause = restarts.next_wait_ms(0)
+                if pause is None:
+                    raise
+                wait = pause
+                _log.warning("%s cannot rebalance, and tries it again in %d ms: %s", self._application_id, wait, error)
+        return None
 
     def _run_until_end(self, polling: Polling) -> BaseException | None:
         """Work until the instance ends, and release everything; return the error that ended it."""

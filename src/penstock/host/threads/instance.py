@@ -20,6 +20,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState
@@ -73,6 +74,8 @@ class Settings:
     restart_backoff_max_ms: int
     exactly_once: bool = False
     """Whether a commit is one transaction."""
+    task_timeout_ms: int = 0
+    """For how long what brokers do not serve is tried again, before the handler of uncaught exceptions decides."""
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
     """How long an action about a task may take before the tasks are left to other instances."""
 
@@ -94,6 +97,7 @@ class Settings:
             config["penstock.restart.backoff.ms"],
             config["penstock.restart.backoff.max.ms"],
             exactly_once,
+            config["task.timeout.ms"],
             max_poll_interval_ms,
         )
 
@@ -128,7 +132,11 @@ class Instance:
         self._closing: v.CloseRequested | None = None
         self._running_told = False
         self._error: BaseException | None = None
-        self._restarts = 0
+        self._restarts = Restarts(
+            settings.restart_attempts, settings.restart_backoff_ms, settings.restart_backoff_max_ms
+        )
+        self._timeout = TaskTimeout(settings.task_timeout_ms)
+        self._commits = 0
         self._has_processed = False
         self._retry_at: int | None = None
         self._fenced_at: int | None = None
@@ -379,8 +387,10 @@ class Instance:
     def _commit_done(self, now: int) -> None:
         for id in self._committing:
             self._tasks[id].changed = False
+        if self._committing:
+            self._timeout.succeeded()
         if self._has_processed:
-            self._restarts, self._has_processed = 0, False
+            self._commits, self._has_processed = self._commits + 1, False
         read = {
             p: each.offset for p, each in self._offsets.items() if p.topic in self._layout.topology.repartition_topics
         }
@@ -458,17 +468,20 @@ class Instance:
         self._drop(twice)
 
     def _decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
-        settings = self._settings
-        if response is not StreamThreadExceptionResponse.REPLACE_THREAD or self._restarts >= settings.restart_attempts:
+        replaces = response is StreamThreadExceptionResponse.REPLACE_THREAD
+        wait = self._restarts.next_wait_ms(self._commits) if replaces else None
+        if wait is None:
             self._phase = Phase.ENDING
-            return
-        wait = min(settings.restart_backoff_ms << self._restarts, settings.restart_backoff_max_ms)
-        self._restarts += 1
+        else:
+            self._open_again(now + wait)
+
+    def _open_again(self, when: int) -> None:
+        """Open all tasks again at `when` (ms)."""
         self._error = None
         for id in sorted(self._standing):  # one of them may be what has failed
             self._do(v.StandDown(id))
         self._standing.clear()
-        self._phase, self._retry_at = Phase.WAITING, now + wait
+        self._phase, self._retry_at = Phase.WAITING, when
 
     def _end(self) -> None:
         self._phase = Phase.ENDED
@@ -559,11 +572,14 @@ class Instance:
         self._do(v.Abort() if self._settings.exactly_once else v.Flush())
         if self._closing is not None:
             self._phase = Phase.ENDING
-        elif self._error is not None:
+        elif self._error is None:
+            self._phase = Phase.RUNNING
+        elif self._timeout.allows(self._error, self._now):
+            self._do(v.TellRetry(self._error))
+            self._open_again(self._now + self._settings.restart_backoff_ms)
+        else:
             self._phase = Phase.ASKING
             self._do(v.Ask(self._error))
-        else:
-            self._phase = Phase.RUNNING
 
     def _tell(self) -> None:
         """Tell once that all tasks are being processed."""

@@ -26,6 +26,7 @@ _ACTED_ON: Final = frozenset(
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",
+        "task.timeout.ms",
     )
 )
 

@@ -196,6 +196,8 @@ class Polling:
                 self._membership.commit(offsets)
             case v.Ask(error):
                 self.post(self._application.ask(error))
+            case v.TellRetry(error):
+                _log.warning("All tasks are opened again, and go on from the last commit: %s", error)
             case v.TellRunning():
                 self._application.running()
             case v.TellRebalancing():

@@ -403,6 +403,13 @@ class Ask:
 
 
 @dataclass(frozen=True)
+class TellRetry:
+    """Tell people that brokers did not serve something, and that it is tried again."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
 class TellRunning:
     """Tell the application that all its tasks are being processed."""
 
@@ -443,6 +450,7 @@ Action = (
     | StepBack
     | Leave
     | Ask
+    | TellRetry
     | TellRunning
     | TellRebalancing
     | End

@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from py4j.protocol import Py4JNetworkError
 
 from penstock import StreamsBuilder, Topology
@@ -25,7 +23,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import spark_host
-from penstock.host.spark.driver.running_query import Restarts, RunningQuery, start_query
+from penstock.host.spark.driver.running_query import RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.epoch_planner import PAUSE_FILE
 from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
@@ -42,25 +40,6 @@ QUICK = {"penstock.restart.backoff.ms": 10, "penstock.restart.backoff.max.ms": 2
 
 def text_values(spark_runner: SparkRunner, topic: str) -> list[str]:
     return [text(record.value) or "" for record in spark_runner.read(topic)]
-
-
-class TestRestarts:
-    def test_the_wait_doubles_up_to_a_bound_and_the_row_has_an_end(self) -> None:
-        restarts = Restarts(5, 100, 500)
-        assert [restarts.next_wait_ms(7) for _ in range(6)] == [100, 200, 400, 500, 500, None]
-
-    def test_a_commit_ends_the_row(self) -> None:
-        restarts = Restarts(2, 100, 500)
-        assert [restarts.next_wait_ms(epoch) for epoch in (1, 1, 2, 2, 2, 3)] == [100, 200, 100, 200, None, 100]
-
-    @given(st.integers(0, 9), st.integers(0, 5000), st.integers(0, 60_000), st.integers(1, 100))
-    def test_never_more_than_the_limit_without_a_commit(self, most: int, wait: int, longest: int, asked: int) -> None:
-        restarts = Restarts(most, wait, longest)
-        waits = [restarts.next_wait_ms(3) for _ in range(asked)]
-        granted = [each for each in waits if each is not None]
-        assert len(granted) == min(most, asked)
-        assert all(each <= longest for each in granted)
-        assert granted == sorted(granted)
 
 
 @contextmanager

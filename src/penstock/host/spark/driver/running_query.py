@@ -1,5 +1,5 @@
 """One run of the Spark query: started from an application description, asked to stop after the running epoch, and why
-it ended; and how often a query runs again after errors (`Restarts`).
+it ended.
 
 The driver does what comes before (checks, description) and after (another run, the end of the application). Driver and
 source process share a control directory, one for each run, so that no run reads the files of another.
@@ -144,39 +144,3 @@ class RunningQuery:
         """Return the error that ended it and what was printed before it, None if it ended without."""
         exception: StreamingQueryException | None = self._query.exception()
         return None if exception is None else failure_of_exception(f"of {self.description.application_id}", exception)
-
-
-class Restarts:
-    """How often an application restarts after errors, and how long it waits before that: a pure rule, without a clock.
-
-    The wait doubles from restart to restart in a row, up to a bound. A commit since the last restart ends the row. In
-    one row there are no more restarts than the limit.
-    """
-
-    def __init__(self, most: int, backoff_ms: int, backoff_max_ms: int) -> None:
-        """Begin a row.
-
-        Args:
-            most: restarts in a row, 0 for none.
-            backoff_ms: wait (ms) before the first of a row.
-            backoff_max_ms: longest wait (ms).
-        """
-        self._most = most
-        self._backoff_ms = backoff_ms
-        self._backoff_max_ms = backoff_max_ms
-        self._in_a_row = 0
-        self._epoch: int | None = None
-
-    def next_wait_ms(self, epoch: int) -> int | None:
-        """Return how long (ms) to wait before the restart after an error, None if the limit is reached.
-
-        epoch: the last that was committed; a larger one than at the last restart begins a new row.
-        """
-        if self._epoch is not None and epoch > self._epoch:
-            self._in_a_row = 0
-        self._epoch = epoch
-        if self._in_a_row >= self._most:
-            return None
-        wait = min(self._backoff_ms << min(self._in_a_row, 30), self._backoff_max_ms)
-        self._in_a_row += 1
-        return wait

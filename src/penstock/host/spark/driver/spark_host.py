@@ -32,6 +32,7 @@ from penstock.errors import LockError, StreamsError, StreamsNotStartedError, Tas
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.directories import application_path, warn_of_temporary_state
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
+from penstock.host.restarts import Restarts
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
@@ -42,7 +43,7 @@ from penstock.host.spark.driver.dependencies import send_code
 from penstock.host.spark.driver.figures import Figures, progress_line
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
-from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, Restarts, RunningQuery, start_query
+from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
 from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.planner import epoch_planner
@@ -97,11 +98,7 @@ class SparkHost:
         self._rebalancing = threading.Event()
         self._paused = threading.Event()
         self._changing = threading.Lock()  # of the running query, and of its pause file
-        self._restarts = Restarts(
-            config["penstock.restart.max.attempts"],
-            config["penstock.restart.backoff.ms"],
-            config["penstock.restart.backoff.max.ms"],
-        )
+        self._restarts = Restarts.of(config)
         self._process_id = uuid.uuid4().hex
         self._runs = 0
         self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
