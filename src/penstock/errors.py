@@ -6,6 +6,11 @@ for IllegalStateException RuntimeError, for NullPointerException TypeError: the 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from penstock.record import TopicPartition
+
 
 class StreamsError(Exception):
     """Root of all errors of Penstock (Kafka class: StreamsException)."""
@@ -184,7 +189,12 @@ class RecordTooLargeError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException)."""
+    """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException).
+
+    partition: of a consumer, the partition (TopicPartition) that it reads no further; else None.
+    """
+
+    partition: TopicPartition | None = None
 
 
 def counted(count: int, noun: str) -> str:

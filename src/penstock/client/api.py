@@ -223,7 +223,9 @@ class Consumer(Protocol):
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them.
 
-        Runs of records of one partition in the order of their arrival.
+        Runs of records of one partition in the order of their arrival. Raises OffsetOutOfRangeError with the partition
+        of which the records from its position on are deleted, or were never there; it is read further when it is
+        assigned again.
         """
         ...
 

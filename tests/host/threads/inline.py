@@ -140,6 +140,8 @@ class InlineInstance:
                     self._events.append(v.Restored(task, self._opener.open(task)))
                 except Exception as error:
                     self._events.append(v.Failed(error, task))
+            case v.ResetPosition(partition):
+                self._events.append(v.PositionReset(partition, self._opener.reset(partition)))
             case v.Follow(positions):
                 self._following.update(positions)
             case v.Unfollow(partitions):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.api import NewTopic
+from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
@@ -469,6 +469,35 @@ def test_a_source_topic_that_is_deleted_ends_the_host_and_is_named(words: WordCo
         assert isinstance(listening.error, MissingSourceTopicError)
         assert words.source in str(listening.error)
         assert listening.told[-2:] == ["failure", "error"]
+    finally:
+        assert host.close(60_000)
+
+
+def test_a_position_that_a_partition_does_not_have_is_reset(words: WordCount) -> None:
+    words.write("a b", "a")
+    places = [TopicPartition(words.source, number) for number in range(2)]
+    words.admin.commit_offsets(words.app, {places[0]: OffsetAndMetadata(100), places[1]: OffsetAndMetadata(1)})
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        assert until(lambda: words.counts() == {"a": 1, "b": 1})
+        words.write("a", "c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+    finally:
+        assert host.close(60_000)
+    assert listening.told == ["running", "stopped"]
+
+
+def test_a_position_that_a_partition_does_not_have_ends_the_host_where_nothing_resets_it(words: WordCount) -> None:
+    words.settings["auto.offset.reset"] = "none"
+    places = [TopicPartition(words.source, number) for number in range(2)]
+    words.admin.commit_offsets(words.app, dict.fromkeys(places, OffsetAndMetadata(100)))
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        assert listening.ended.wait(SECONDS)
+        assert f"topic {words.source}, partition" in str(listening.error)
+        assert "the offset reset of its source is none" in str(listening.error)
     finally:
         assert host.close(60_000)
 

@@ -19,7 +19,7 @@ from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, is_n
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, KafkaError
+from penstock.errors import BrokerNotFoundError, KafkaError, OffsetOutOfRangeError
 from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
@@ -112,7 +112,11 @@ class ConfluentConsumer:
                     break
                 pending.popleft()
                 doing = f"reading {partition} at offset {message.offset()}"
-                self._connection.fail(error, doing, _right(partition))
+                try:
+                    self._connection.fail(error, doing, _right(partition))
+                except OffsetOutOfRangeError as raised:
+                    raised.partition = partition
+                    raise
             pending.popleft()
             if error is not None:
                 if error.code() == Code._PARTITION_EOF:

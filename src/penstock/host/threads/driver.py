@@ -522,6 +522,8 @@ class _Workers:
             match action:
                 case v.Purge(positions):
                     self._opener.purge(self._purge, positions)
+                case v.ResetPosition(partition):
+                    self._post(v.PositionReset(partition, self._opener.reset(partition)))
                 case v.StandBy(task):
                     self._standbys.add(task)
                 case v.StandDown(task):

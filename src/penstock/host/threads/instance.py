@@ -173,6 +173,10 @@ class Instance:
         match event:
             case v.Arrived(partition, batch):
                 self._tasks.arrived(partition, batch)
+            case v.OutOfRange(partition, error):
+                self._out_of_range(partition, error)
+            case v.PositionReset(partition, position):
+                self._position_reset(partition, position)
             case v.EndsKnown(ends):
                 self._tasks.know_ends(ends)
             case v.EndsReached(ends):
@@ -299,6 +303,24 @@ class Instance:
         # what `init` has sent, or put into stores, is of a run of its own
         task.due_ms = now if due is None else min(due, now)
         self._do(v.Follow(dict(task.positions)))
+
+    def _out_of_range(self, partition: TopicPartition, error: Exception) -> None:
+        """Have the position of a partition reset; global stores are filled again from the beginning, as in Kafka only
+        if the handler says so."""
+        task = self._tasks.running_reader(partition)
+        if task is not None and task.id == GLOBAL_TASK:
+            self._failed(error, None)
+        elif task is not None:
+            self._do(v.ResetPosition(partition))
+
+    def _position_reset(self, partition: TopicPartition, position: int) -> None:
+        task = self._tasks.running_reader(partition)
+        if task is None:
+            return  # it finds out about its positions when it is opened again
+        task.positions[partition] = position
+        self._tasks.forget_pauses([partition])
+        self._do(v.Unfollow(frozenset([partition])))
+        self._do(v.Follow({partition: position}))
 
     def _ran(self, event: v.Ran) -> None:
         self._out -= 1

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from penstock.client.api import Consumer
 from penstock.clock import Clock
+from penstock.errors import OffsetOutOfRangeError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Instance, Phase
@@ -137,6 +138,10 @@ class Polling:
             return False
         try:
             arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
+        except OffsetOutOfRangeError as error:
+            _log.warning("The offset reset of the source decides where to go on: %s", error)
+            self.post(v.Failed(error) if error.partition is None else v.OutOfRange(error.partition, error))
+            return True
         except Exception as error:
             self.post(v.Failed(error))
             return True
@@ -187,7 +192,7 @@ class Polling:
                 self._workers.do(action)
             case v.CancelRestore(task):
                 self._workers.cancel_restore(task)
-            case v.Restore() | v.StandBy() | v.StandDown() | v.Purge():
+            case v.Restore() | v.StandBy() | v.StandDown() | v.Purge() | v.ResetPosition():
                 self._workers.restore(action)
             case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
                 self._produce(action)

@@ -15,7 +15,15 @@ from penstock.host.purging import RecordPurge
 from penstock.host.threads.committing import check_task, checkpoint_of
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.standbys import Standbys, empty_if_outside
-from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState, Purge, Restore, StandBy, StandDown
+from penstock.host.threads.vocabulary import (
+    GLOBAL_TASK,
+    OpenedState,
+    Purge,
+    ResetPosition,
+    Restore,
+    StandBy,
+    StandDown,
+)
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
@@ -25,7 +33,7 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 
 _log = logging.getLogger(__name__)
 
-RestoreAction = Restore | StandBy | StandDown | Purge
+RestoreAction = Restore | ResetPosition | StandBy | StandDown | Purge
 """What the restore thread does."""
 
 
@@ -87,6 +95,11 @@ class StateOpener:
         except BaseException:
             base.close()
             raise
+
+    def reset(self, partition: TopicPartition) -> int:
+        """Return from where `partition` is read that does not have the records at its position; raises StreamsError if
+        its offset reset is none."""
+        return self._positions([partition], {})[partition]
 
     def purge(self, purge: RecordPurge, positions: Mapping[TopicPartition, int]) -> None:
         """Delete the records before `positions` if it is time to: this thread has a client for it."""

@@ -188,9 +188,14 @@ class TaskManager:
 
     def arrived(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Take records; drop those of a partition that no task reads any more."""
-        task = self._readers.get(partition)
-        if task is not None and task.state is TaskState.RUNNING:
+        task = self.running_reader(partition)
+        if task is not None:
             task.add(partition, batch)
+
+    def running_reader(self, partition: TopicPartition) -> ActiveTask | None:
+        """Return the task that reads `partition`, None if it does not run."""
+        task = self._readers.get(partition)
+        return task if task is not None and task.state is TaskState.RUNNING else None
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
         """Take the positions up to which partitions were read, even if there are no records."""

@@ -78,6 +78,22 @@ class Arrived:
 
 
 @dataclass(frozen=True)
+class OutOfRange:
+    """A partition does not have the offset from which it is to be read: its records were deleted, or never existed."""
+
+    partition: TopicPartition
+    error: Exception
+
+
+@dataclass(frozen=True)
+class PositionReset:
+    """From which offset a partition is to be read that was out of range."""
+
+    partition: TopicPartition
+    position: int
+
+
+@dataclass(frozen=True)
 class EndsKnown:
     """How far partitions can be read now, as the broker reported with the last records."""
 
@@ -212,6 +228,8 @@ Event = (
     | Restored
     | Started
     | Arrived
+    | OutOfRange
+    | PositionReset
     | EndsKnown
     | EndsReached
     | Ran
@@ -284,6 +302,14 @@ class Unfollow:
     """Read these partitions no longer."""
 
     partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True)
+class ResetPosition:
+    """Find out from where to read a partition that was out of range, by its offset reset; answered by `PositionReset`
+    or `Failed`."""
+
+    partition: TopicPartition
 
 
 @dataclass(frozen=True)
@@ -434,6 +460,7 @@ Action = (
     | Start
     | Follow
     | Unfollow
+    | ResetPosition
     | PauseReading
     | ResumeReading
     | Run

@@ -149,12 +149,14 @@ class SimulatedConsumer:
         self._world, self._broker = world, broker
         self.positions: dict[TopicPartition, int] = {}
         self.paused: set[TopicPartition] = set()
+        self._out_of_range: set[TopicPartition] = set()
         self._at_end: dict[TopicPartition, int] = {}
         self._reached: dict[TopicPartition, int] = {}
 
     def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
         self.positions.update(positions)
         self.paused -= positions.keys()
+        self._out_of_range -= positions.keys()
         for partition in positions:
             self._at_end.pop(partition, None)
 
@@ -169,10 +171,13 @@ class SimulatedConsumer:
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return some records of each partition."""
         arrived = []
-        for partition in sorted(self.positions.keys() - self.paused):
+        for partition in sorted(self.positions.keys() - self.paused - self._out_of_range):
             log, position = self._broker.logs[partition], self.positions[partition]
             if position < log.start:
-                raise OffsetOutOfRangeError(f"The records of {partition} from {position} on are deleted.")
+                self._out_of_range.add(partition)
+                error = OffsetOutOfRangeError(f"The records of {partition} from {position} on are deleted.")
+                error.partition = partition
+                raise error
             rows = log.read(position, log.stable_end)[: self._world.random.randrange(1, LOT)]
             if rows:
                 self.positions[partition] = rows[-1][0] + 1

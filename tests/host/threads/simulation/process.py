@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
-from penstock.errors import KafkaError, TaskMigratedError
+from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import member as m
@@ -283,6 +283,9 @@ class Process:
     def _poll(self) -> None:
         try:
             arrived = self.consumer.poll(0, LOT)
+        except OffsetOutOfRangeError as error:
+            self._events.append(v.Failed(error) if error.partition is None else v.OutOfRange(error.partition, error))
+            return
         except KafkaError as error:
             self._events.append(v.Failed(error))
             return
@@ -305,7 +308,7 @@ class Process:
         match action:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
                 self._tasks.put(action)
-            case v.Restore() | v.Purge() | v.StandBy() | v.StandDown():
+            case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition():
                 self._restores.put(action)
             case v.CancelRestore(task):
                 self._opener.cancel(task)
@@ -354,6 +357,8 @@ class Process:
                 self._opener.purge(self._purge, positions)
             case v.Restore(task):
                 self.post(self._opened(task))
+            case v.ResetPosition(partition):
+                self.post(self._reset(partition))
             case v.StandBy(task):
                 self._standbys.add(task)
                 self._advance_later()
@@ -370,6 +375,12 @@ class Process:
         self._is_advancing = False
         if self._restores.is_busy or self._restores.do(self._standbys.advance) is not None:
             self._advance_later()
+
+    def _reset(self, partition: TopicPartition) -> v.Event:
+        try:
+            return v.PositionReset(partition, self._opener.reset(partition))
+        except Exception as error:
+            return v.Failed(error)
 
     def _opened(self, task: TaskId) -> v.Event:
         try:
