@@ -20,7 +20,7 @@ from penstock.host.api import State
 from penstock.host.spark.protocol.transactions import commits_topic
 from tests.broker.test_quotas import alter
 from tests.cluster.word_count import WordCount, create_topic
-from tests.crash.test_kills import ALL, SEED
+from tests.crash.seed import ALL, SEED
 from tests.host.spark.support import SparkRunner, wait_for
 from tests.support.api_keys import DESCRIBE_QUORUM, FIND_COORDINATOR
 from tests.support.brokers import ON_KAFKA_CLUSTER

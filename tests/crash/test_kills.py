@@ -6,9 +6,7 @@ draws a seed, which failures show; PENSTOCK_CRASH_SEED repeats it.
 
 from __future__ import annotations
 
-import os
 import sys
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -20,13 +18,9 @@ from penstock.testing import TopologyTestDriver
 from tests.crash import program
 from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample
+from tests.crash.seed import ALL, SEED
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
 from tests.support.kafka import RealKafka, kafka_is_at_hand
-
-ALL = os.environ.get("PENSTOCK_CRASH") == "all"
-# Workers of a parallel run must agree on their tests, so on the seed.
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
 
 pytestmark = [
     pytest.mark.spark,

@@ -50,6 +50,22 @@ And where a savepoint is restored, or the state of a store is dropped, the epoch
     drop.torn_manifest      the first manifest of a version without the store is written under its temporary name
     drop.manifest           it is there, the metadata names the old version
     drop.after              the metadata names the version without the store
+
+And of an instance on the threads host, the epoch being the number of commits since its start, 0 outside of commits:
+
+    commit.prepared         the caches of all tasks are flushed, nothing of the end of the commit is sent
+    commit.written          at least once: all records are written, no offset is committed
+    commit.offsets          exactly once: records and offsets are sent, the transaction is open
+    commit.committed        offsets are committed, no base has the changes
+    commit.applied          the base of one task has the changes
+    commit.ended            all bases have them
+    group.assigned          the group has assigned tasks, nothing is opened or closed for that
+    group.given_up          a task is closed behind its last commit, the group does not know it
+    state.opened            the base of a task is open, nothing of its changelogs is read
+    state.read              the base has a part of what it lacks of a changelog
+    state.restored          the state is restored, no processor is initialised
+    state.sealed            the instance ends, and some of its bases are marked as complete
+    state.cleaned           the state of a task that others have is deleted
 """
 
 from __future__ import annotations
@@ -102,6 +118,22 @@ SAVEPOINT_POINTS = (
     "drop.after",
 )
 
+THREADS_POINTS = (
+    "commit.prepared",
+    "commit.written",
+    "commit.offsets",
+    "commit.committed",
+    "commit.applied",
+    "commit.ended",
+    "group.assigned",
+    "group.given_up",
+    "state.opened",
+    "state.read",
+    "state.restored",
+    "state.sealed",
+    "state.cleaned",
+)
+
 
 class _Order(NamedTuple):
     point: str
@@ -118,7 +150,7 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS)
+    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS)
     if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "

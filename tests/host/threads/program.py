@@ -1,10 +1,13 @@
 """One instance of a count of words on the threads host, as a process of its own: runs until its standard input ends.
 
-python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK STANDBYS
+python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK SETTINGS
+
+SETTINGS: further configuration, as JSON.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 
 from penstock.config import StreamsConfig
@@ -16,7 +19,7 @@ from penstock.serdes import Serdes
 from tests.host.threads.support import Listening
 
 
-def main(servers: str, application: str, state: str, source: str, sink: str, standbys: str) -> int:
+def main(servers: str, application: str, state: str, source: str, sink: str, settings: str) -> int:
     """Run the instance; returns 1 if it ends by an error."""
     builder = StreamsBuilder()
     words = builder.stream(source).flat_map_values(str.split)
@@ -32,9 +35,9 @@ def main(servers: str, application: str, state: str, source: str, sink: str, sta
             "processing.guarantee": "exactly_once_v2",
             "commit.interval.ms": 50,
             "statestore.cache.max.bytes": 0,
-            "num.standby.replicas": standbys,
             "session.timeout.ms": 6_000,
             "heartbeat.interval.ms": 500,
+            **json.loads(settings),
         }
     )
     built = built_topology(builder.build(), application)

@@ -37,6 +37,17 @@ def test_only_state_that_nobody_has_used_for_long_enough_is_deleted(directory: S
     directory.release()
 
 
+def test_what_a_killed_process_has_left_of_a_deletion_is_deleted(directory: StateDirectory, tmp_path: Path) -> None:
+    directory.acquire()
+    directory.open_base(KEPT).close()
+    left = tmp_path / "app" / f".{GIVEN_UP}.0a1b"  # renamed, and deleted in part
+    (left / str(GIVEN_UP)).mkdir(parents=True)
+    directory.delete_unused(0.0)
+    assert not left.exists()
+    assert directory.has_base(KEPT)
+    directory.release()
+
+
 def test_a_base_that_was_closed_is_sealed(directory: StateDirectory, tmp_path: Path) -> None:
     directory.acquire()
     base = directory.open_base(KEPT)

@@ -1,8 +1,13 @@
-"""Two instances of a count of words, exactly once, are killed by turns, sometimes with their disks, are stopped for
-longer than their session, or close and come back: each word is counted once, in order, whoever counts it."""
+"""Two instances of a count of words, exactly once, are killed by turns, sometimes with their disks, or at a crash
+point, are stopped for longer than their session, or close and come back: each word is counted once, in order, whoever
+counts it, and the changelog has the last counts.
+
+`make test-slow` kills at two of the crash points, drawn by the seed of `tests.crash`; `make crash` at all of them.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import shutil
@@ -10,16 +15,19 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock.host.crashpoints import THREADS_POINTS
 from penstock.record import TopicPartition
+from tests.crash.seed import ALL, SEED
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 
@@ -27,19 +35,35 @@ ROOT = Path(__file__).parents[3]
 PARTITIONS = 4
 STRIKES = ("kill", "kill", "lose the disk", "stop", "close")
 LINES = 150
-SEEDS = range(1, 9 if os.environ.get("PENSTOCK_CRASH") == "all" else 3)
+SEEDS = range(1, 9) if ALL else [1 + SEED % 8]
+MOST_ROUNDS = 50
+LATE_POINTS = frozenset(["state.sealed"])
+"""Points of the end of an instance."""
 
 
 class Group:
     """Topics, and two instances over them."""
 
     def __init__(
-        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], standbys: int
+        self,
+        broker: RunningBroker,
+        directory: Path,
+        unique_name: Callable[[str], str],
+        settings: Mapping[str, Any],
+        points: Collection[str] = (),
     ) -> None:
+        """points: where an instance kills itself, once."""
         self.application, self.source, self.sink = unique_name("app"), unique_name("in"), unique_name("out")
         self.servers = broker.bootstrap_servers
         self.directory = directory
-        self.standbys = str(standbys)
+        self.settings = json.dumps(settings)
+        self.orders = directory / "orders"
+        self.orders.mkdir()
+        self.environment = {
+            **os.environ,
+            "PENSTOCK_CRASH_POINTS": " ".join(points),
+            "PENSTOCK_CRASH_DIRECTORY": str(self.orders),
+        }
         config = StreamsConfig({"application.id": self.application, "bootstrap.servers": self.servers})
         self.admin, self.producer = ConfluentAdmin(config), ConfluentProducer(config)
         self.fetcher = ConfluentFetcher(config)
@@ -52,11 +76,12 @@ class Group:
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
         """Start an instance."""
-        names = self.servers, self.application, str(self.state(number)), self.source, self.sink, self.standbys
+        names = self.servers, self.application, str(self.state(number)), self.source, self.sink, self.settings
         with (self.directory / f"log-{number}").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.host.threads.program", *names],
                 stdin=subprocess.PIPE,
+                env=self.environment,
                 stdout=log,
                 stderr=log,
                 cwd=ROOT,
@@ -69,15 +94,26 @@ class Group:
             self.written.update(line.split())
         self.producer.flush()
 
+    def read(self, topic: str, partitions: int) -> dict[str, list[int]]:
+        """Return the counts of each word in the order of a topic."""
+        ends = self.admin.end_offsets([TopicPartition(topic, n) for n in range(partitions)], read_committed=True)
+        counts: dict[str, list[int]] = {}
+        for place, end in ends.items():
+            for batch in self.fetcher.fetch(place, 0, end, read_committed=True) if end else ():
+                for key, value in zip(batch.keys, batch.values, strict=True):
+                    counts.setdefault(key.decode(), []).append(int.from_bytes(value))
+        return counts
+
     def counts(self) -> dict[str, list[int]]:
         """Return the counts of each word in the order of the output."""
-        place = TopicPartition(self.sink, 0)
-        end = self.admin.end_offsets([place], read_committed=True)[place]
-        counts: dict[str, list[int]] = {}
-        for batch in self.fetcher.fetch(place, 0, end, read_committed=True) if end else ():
-            for key, value in zip(batch.keys, batch.values, strict=True):
-                counts.setdefault(key.decode(), []).append(int.from_bytes(value))
-        return counts
+        return self.read(self.sink, 1)
+
+    def assert_exact(self) -> None:
+        """Check that each word was counted once, in order, and that the changelog has the last count."""
+        assert self.counts() == {word: list(range(1, times + 1)) for word, times in self.written.items()}, self.logs()
+        changelog = f"{self.application}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"
+        last = {word: found[-1] for word, found in self.read(changelog, PARTITIONS).items()}
+        assert last == self.written, self.logs()
 
     def counted(self) -> int:
         return sum(map(len, self.counts().values()))
@@ -87,6 +123,23 @@ class Group:
 
     def members(self) -> int:
         return len(self.admin.describe_group(self.application).members)
+
+    def revive(self, draw: random.Random) -> None:
+        """Start instances that have killed themselves again, some without their disks."""
+        for number, process in enumerate(self.processes):
+            if process.poll() is not None:
+                assert process.returncode == -signal.SIGKILL, self.logs()
+                if draw.random() < 0.3:
+                    shutil.rmtree(self.state(number), ignore_errors=True)
+                self.processes[number] = self.start(number)
+
+    def close(self) -> list[int]:
+        """End both instances; return their exit codes."""
+        for process in self.processes:
+            process.send_signal(signal.SIGCONT)
+            assert process.stdin is not None
+            process.stdin.close()
+        return [process.wait(120) for process in self.processes]
 
     def strike(self, number: int, how: str) -> None:
         """Let an instance be gone for some time."""
@@ -121,7 +174,7 @@ def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], seed: int
 ) -> None:
     draw = random.Random(seed)
-    group = Group(broker, tmp_path, unique_name, standbys=seed % 2)
+    group = Group(broker, tmp_path, unique_name, {"num.standby.replicas": seed % 2})
     try:
         for how in draw.sample(STRIKES, len(STRIKES)):
             before = group.counted()
@@ -131,10 +184,46 @@ def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
             group.strike(draw.randrange(2), how)
         assert until(partial(group.has_counted, sum(group.written.values()))), group.logs()
     finally:
-        for process in group.processes:
-            process.send_signal(signal.SIGCONT)
-            assert process.stdin is not None
-            process.stdin.close()
-        codes = [process.wait(120) for process in group.processes]
+        codes = group.close()
     assert codes == [0, 0], group.logs()
-    assert group.counts() == {word: list(range(1, times + 1)) for word, times in group.written.items()}
+    group.assert_exact()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+@pytest.mark.timeout(1800)
+def test_each_word_is_counted_once_though_instances_are_killed_at_each_point(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    of_this_guarantee = sorted(set(THREADS_POINTS) - {"commit.written"})
+    points = of_this_guarantee if ALL else draw.sample([p for p in of_this_guarantee if p not in LATE_POINTS], 2)
+    group = Group(broker, tmp_path, unique_name, {"state.cleanup.delay.ms": 1_000}, points)
+    late = LATE_POINTS.intersection(points)
+
+    def struck() -> set[str]:
+        return {path.name for path in group.orders.iterdir()}
+
+    def has_gone_on(before: int) -> bool:
+        group.revive(draw)
+        return group.has_counted(before + 1)
+
+    try:
+        known: set[str] = set()
+        for _ in range(MOST_ROUNDS):
+            before = group.counted()
+            group.write(draw)
+            assert until(partial(has_gone_on, before)), group.logs()
+            if struck() >= set(points) - late:
+                break
+            if struck() == known:  # nothing is restored or assigned unless something happens
+                group.strike(draw.randrange(2), "lose the disk")
+            known = struck()
+        assert struck() >= set(points) - late, group.logs()
+        group.revive(draw)
+        assert until(partial(group.has_counted, sum(group.written.values()))), group.logs()
+    finally:
+        codes = group.close()
+    assert set(codes) <= ({0, -signal.SIGKILL} if late else {0}), group.logs()
+    assert struck() == set(points), group.logs()
+    group.assert_exact()

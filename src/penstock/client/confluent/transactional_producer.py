@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -40,8 +40,16 @@ _COUNTED_OUT = frozenset((Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.
 class ConfluentTransactionalProducer:
     """One transaction after the other; see `client.api.TransactionalProducer`."""
 
-    def __init__(self, config: StreamsConfig, transactional_id: str, timeout_ms: int = 60_000) -> None:
-        """Connect, and end what earlier producers of `transactional_id` left open; timeout_ms bounds each call."""
+    def __init__(
+        self,
+        config: StreamsConfig,
+        transactional_id: str,
+        timeout_ms: int = 60_000,
+        before_commit: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Connect, and end what earlier producers of `transactional_id` left open; timeout_ms bounds each call.
+        before_commit: called when the whole transaction is sent and nothing is committed."""
+        self._before_commit = before_commit
         self._transactional_id = transactional_id
         self._deliveries = Deliveries()
         forced = {
@@ -89,6 +97,7 @@ class ConfluentTransactionalProducer:
                 returning(2 * seconds, lambda: until(seconds, send))
             if any(each.metadata for each in offsets.values()):
                 self._commit_texts(offsets, member)
+            self._before_commit()
             until(seconds, lambda: client.commit_transaction(seconds))
         except KafkaException as error:
             self._fail(error.args[0], "")

@@ -24,6 +24,7 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
+from penstock.host.crashpoints import crash_point
 from penstock.host.directories import application_directory, application_path
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.metrics.measurements import Measurement
@@ -109,12 +110,17 @@ class StateDirectory:
         for directory in self._directories():
             with suppress(FileNotFoundError):
                 directory.seal()
+                crash_point("state.sealed", 0)
 
     def delete_unused(self, since: float) -> None:
-        """Delete the directories of tasks that nobody has open and nobody has used since a time of the machine (s)."""
+        """Delete the directories of tasks that nobody has open and nobody has used since a time of the machine (s), and
+        what is left of those in the middle of whose deletion a process was killed."""
+        for path in self._path.glob(".*/"):
+            shutil.rmtree(path)
         for directory in self._directories():
             with suppress(FileNotFoundError):
                 if directory.delete_if_unused(since):
+                    crash_point("state.cleaned", 0)
                     _log.info("Deleted the state of a task that others have: %s.", directory.database.parent)
 
     def _directories(self) -> Iterator[BaseDirectory]:

@@ -28,6 +28,7 @@ from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
+from penstock.host.crashpoints import crash_point
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
@@ -346,7 +347,8 @@ class ThreadsHost:
         if not self._exactly_once:
             return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config), refused_by)
         transactional_id = f"{self._application_id}-{self._directory.process_id()}-1"
-        producer = ConfluentTransactionalProducer(self._config, transactional_id)
+        before_commit = partial(crash_point, "commit.offsets", 0)
+        producer = ConfluentTransactionalProducer(self._config, transactional_id, before_commit=before_commit)
         return ExactlyOnceOutput(producer, membership, refused_by)
 
     def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:

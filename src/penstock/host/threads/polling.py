@@ -10,6 +10,7 @@ from typing import Protocol
 from penstock.client.api import Consumer
 from penstock.clock import Clock
 from penstock.errors import OffsetOutOfRangeError
+from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Instance, Phase
@@ -161,6 +162,7 @@ class Polling:
                 self.post(v.EndsKnown(ends))
 
     def _handle(self, event: v.Event) -> None:
+        self._crash_point(event)
         match event:
             case v.Ran(task) | v.Started(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task):
                 self._out.discard(task)
@@ -179,7 +181,25 @@ class Polling:
         for action in self._instance.handle(event, self._clock.milliseconds()):
             self._do(action)
         if self._instance.phase is Phase.RUNNING:
+            if isinstance(event, v.Applied):
+                crash_point("commit.ended", self._figures.commit.number)
             self._figures.commit_ended(self._clock.milliseconds())
+
+    def _crash_point(self, event: v.Event) -> None:
+        """Die here if a test asks for it."""
+        match event:
+            case v.Written():
+                crash_point("commit.written", self._figures.commit.number)
+            case v.OffsetsCommitted() | v.TransactionCommitted():
+                crash_point("commit.committed", self._figures.commit.number)
+            case v.Applied():
+                crash_point("commit.applied", self._figures.commit.number)
+            case v.Assigned():
+                crash_point("group.assigned", 0)
+            case v.Restored():
+                crash_point("state.restored", 0)
+            case _:
+                pass
 
     def _do(self, action: v.Action) -> None:
         match action:
@@ -194,7 +214,10 @@ class Polling:
                 self._workers.cancel_restore(task)
             case v.Restore() | v.StandBy() | v.StandDown() | v.Purge() | v.ResetPosition():
                 self._workers.restore(action)
-            case v.Send() | v.Flush() | v.CommitTransaction() | v.Abort():
+            case v.Flush() | v.CommitTransaction():
+                crash_point("commit.prepared", self._figures.commit.number)
+                self._produce(action)
+            case v.Send() | v.Abort():
                 self._produce(action)
             case v.CommitOffsets(offsets):
                 self._out.add(None)
@@ -208,6 +231,7 @@ class Polling:
             case v.TellRebalancing():
                 self._application.rebalancing()
             case v.GiveUp(tasks):
+                crash_point("group.given_up", 0)
                 self._membership.give_up(tasks)
             case v.StepBack(error):
                 self._membership.step_back(error)

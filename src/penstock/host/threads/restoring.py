@@ -10,6 +10,7 @@ from functools import partial
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.clock import Clock
 from penstock.errors import StreamsError
+from penstock.host.crashpoints import crash_point
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
 from penstock.host.threads.committing import check_task, checkpoint_of
@@ -90,6 +91,7 @@ class StateOpener:
     def _open(self, task: TaskId) -> OpenedState:
         standby = None if self._standbys is None else self._standbys.take(task)
         base = self._open_base(task) if standby is None else standby.base
+        crash_point("state.opened", 0)
         try:
             return self._open_global(base) if task == GLOBAL_TASK else self._open_task(task, base, standby)
         except BaseException:
@@ -152,6 +154,7 @@ class StateOpener:
                 raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
             last = int(batch.offsets[-1])
             copy.apply(store, batch, last + 1)
+            crash_point("state.read", 0)
             restored += len(batch)
             self._tell(partial(_progressed, partition, store, last, len(batch)))
         copy.reached(store, end)
