@@ -30,8 +30,8 @@ lint: ## ruff, mypy, pyright and the contract of the layers
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
 
-chaos: bootstrap ## strike an application with kills, stops, losses of power and changes for MINUTES=30 on BROKERS=3 of a real Kafka, by SEED=
-	@PENSTOCK_CHAOS_BROKERS=$(or $(BROKERS),3) PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos -o faulthandler_timeout=0 $(ARGS)
+chaos: bootstrap ## strike an application with kills, stops, losses of power and changes for MINUTES=30 on BROKERS=3 of a real Kafka, by SEED=; HOST=threads: a group of instances
+	@PENSTOCK_CHAOS_BROKERS=$(or $(BROKERS),3) PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos/test_$(or $(HOST),spark).py -o faulthandler_timeout=0 $(ARGS)
 
 matrix: bootstrap ## run the main cases on each Spark, Python and Kafka, and print the table of docs/compatibility.md
 	@PYTHONPATH=. exec $(BIN)/python scripts/matrix.py $(ARGS)

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
@@ -22,6 +22,7 @@ from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
+from tests.chaos.run import Broker
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
 from tests.host.spark.support import InputRecord, SparkRunner, wait_for
 from tests.support.loop_disk import LoopDisk
@@ -41,23 +42,6 @@ _PARTITIONS, _MOST_PARTITIONS = 2, 4
 _LETTERS_OF_NEXT = {2: 3, 3: 2}
 _COPARTITIONED = (("clicks", "views", "accounts"), ("orders",), ("users",))
 _ROOT = Path(__file__).parents[2]
-
-
-class Broker(Protocol):
-    """A broker that can be killed and started again on its data, at the same address."""
-
-    @property
-    def bootstrap_servers(self) -> str:
-        """Its address."""
-        ...
-
-    def kill(self) -> None:
-        """End it with SIGKILL."""
-        ...
-
-    def resume(self) -> None:
-        """Start it again, and wait until it serves."""
-        ...
 
 
 class Chaos:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 KILLS: Final = ("worker", "daemon", "source", "commit", "jvm", "program", "application")
@@ -43,16 +43,30 @@ RESCALE: Final = "rescale"
 """The program comes to the end of its input, topics get more partitions, a repartition topic more or fewer, and it goes
 on from a savepoint whose keys are divided again; see tests/chaos/rescaling.py."""
 
+INSTANCE: Final = "instance"
+"""An instance of the threads host is killed, and started again."""
+
+LOST_DIRECTORY: Final = "lost directory"
+"""An instance is killed, and started again without its state directory."""
+
+OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER)
+"""What is done to the instances of a group: to one of them, but for the broker."""
+
 
 def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:
-    """Yield deeds without an end: every kind once, in an order drawn by `seed`, then again in another order.
+    """Yield deeds to an application on Spark, as `in_turns`.
 
     cluster: whether there are executors. disk: whether the application has a disk of its own.
     """
-    draw = random.Random(seed)
     kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, RESCALE, STOP, TAKEOVER, CLOCK]
     kinds += [EXECUTOR] if cluster else []
     kinds += [POWER, FULL_DISK] if disk else []
+    return in_turns(seed, kinds)
+
+
+def in_turns(seed: int, of: Sequence[str]) -> Iterator[str]:
+    """Yield deeds without an end: every kind once, in an order drawn by `seed`, then again in another order."""
+    draw, kinds = random.Random(seed), list(of)
     while True:
         draw.shuffle(kinds)
         yield from kinds

@@ -12,29 +12,24 @@ from __future__ import annotations
 import os
 import sys
 import time
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from penstock.record import TopicPartition
-from penstock.testing import TopologyTestDriver
-from tests.chaos import deeds, program, records
-from tests.chaos.chaos import Broker, Chaos
+from tests.chaos import deeds, program
+from tests.chaos.chaos import Chaos
+from tests.chaos.expected import is_strictly_growing, living, undisturbed
+from tests.chaos.run import BROKERS, MINUTES, SEED, Broker
 from tests.host.spark.support import SparkRunner
 from tests.support.chaos_brokers import EmbeddedBroker, KafkaBrokers
 from tests.support.kafka import kafka_is_at_hand
 from tests.support.loop_disk import LoopDisk, why_not
 
-MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
 MASTER = os.environ.get("PENSTOCK_CHAOS_MASTER") or "local[2,4]"
-BROKERS = os.environ.get("PENSTOCK_CHAOS_BROKERS") or ("1", "embedded")[SEED % 2]
 DEEDS_OF_A_SAMPLE = 1
 DISK_MEGABYTES = 1024
 
@@ -62,42 +57,6 @@ def chaos_disk(tmp_path: Path) -> Iterator[LoopDisk | None]:
         return
     with LoopDisk(tmp_path, DISK_MEGABYTES) as disk:
         yield disk
-
-
-Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
-
-
-def undisturbed(rows: list[records.Row]) -> tuple[Rows, dict[str, dict[bytes, tuple[Any, int]]]]:
-    """Return keys and values by topic, and the stores, as the test driver gives them for the same input."""
-    written: Rows = {}
-    with TopologyTestDriver(program.topology("x", 1, 1), {"application.id": "x"}) as driver:
-        for topic, record in rows:
-            driver.pipe_bytes(f"x-{topic}", record.key, record.value, record.timestamp)
-        for produced in driver.read_all_bytes():
-            written.setdefault(produced.topic.removeprefix("x-"), []).append((produced.key, produced.value))
-        stores = {}
-        for name in (program.LETTERS_STORE, program.ORDERS_STORE):
-            store = driver.get_timestamped_key_value_store(name)
-            assert store is not None
-            with store.all() as entries:
-                stores[name] = {key.encode(): (entry.value, entry.timestamp) for key, entry in entries}
-    return written, stores
-
-
-def living(found: list[tuple[bytes | None, bytes | None]]) -> dict[bytes | None, bytes]:
-    """Return the entries that a table has after its updates."""
-    return {key: value for key, value in dict(found).items() if value is not None}
-
-
-def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
-    """Return whether each count is larger than the one before of its key: none is there twice."""
-    last: dict[bytes | None, int] = {}
-    for key, value in found:
-        count = int.from_bytes(value or b"", "big")
-        if count <= last.get(key, 0):
-            return False
-        last[key] = count
-    return True
 
 
 @pytest.mark.parametrize("seed", [SEED])

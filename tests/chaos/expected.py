@@ -1,0 +1,43 @@
+"""What an application leaves that nothing disturbs, and how that compares with what one under chaos has left."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.testing import TopologyTestDriver
+from tests.chaos import program, records
+
+Rows = dict[str, list[tuple[bytes | None, bytes | None]]]
+
+
+def undisturbed(rows: list[records.Row]) -> tuple[Rows, dict[str, dict[bytes, tuple[Any, int]]]]:
+    """Return keys and values by topic, and the stores, as the test driver gives them for the same input."""
+    written: Rows = {}
+    with TopologyTestDriver(program.topology("x", 1, 1), {"application.id": "x"}) as driver:
+        for topic, record in rows:
+            driver.pipe_bytes(f"x-{topic}", record.key, record.value, record.timestamp)
+        for produced in driver.read_all_bytes():
+            written.setdefault(produced.topic.removeprefix("x-"), []).append((produced.key, produced.value))
+        stores = {}
+        for name in (program.LETTERS_STORE, program.ORDERS_STORE):
+            store = driver.get_timestamped_key_value_store(name)
+            assert store is not None
+            with store.all() as entries:
+                stores[name] = {key.encode(): (entry.value, entry.timestamp) for key, entry in entries}
+    return written, stores
+
+
+def living(found: list[tuple[bytes | None, bytes | None]]) -> dict[bytes | None, bytes]:
+    """Return the entries that a table has after its updates."""
+    return {key: value for key, value in dict(found).items() if value is not None}
+
+
+def is_strictly_growing(found: list[tuple[bytes | None, bytes | None]]) -> bool:
+    """Return whether each count is larger than the one before of its key: none is there twice."""
+    last: dict[bytes | None, int] = {}
+    for key, value in found:
+        count = int.from_bytes(value or b"", "big")
+        if count <= last.get(key, 0):
+            return False
+        last[key] = count
+    return True

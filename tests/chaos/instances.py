@@ -1,0 +1,234 @@
+"""Leads a group of instances of the threads host through chaos: writes input, does deeds to the instances and their
+broker, and lets them come to the end of their input. Every wait has a bound. What must hold afterwards is in the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from penstock.plan.partitioning import partition_for
+from penstock.record import TopicPartition
+from tests.chaos import deeds, program, records
+from tests.chaos.run import Broker
+from tests.host.spark.support import SparkRunner
+from tests.support.waiting import until
+
+INSTANCES, PARTITIONS = 3, 3
+STANDSTILL_SECONDS = 300.0
+"""How long the group may commit nothing, or an instance may take to end."""
+
+_SESSION_MS = 6_000
+_STOPPED_SECONDS = 15.0
+"""How long an instance stands still: longer than its session, and than any of its transactions."""
+_TRANSACTION_MS = 10_000
+_BROKER_AWAY_SECONDS = 2.0
+_ROOT = Path(__file__).parents[2]
+
+
+class Instance:
+    """One instance: its directory, and its process while it runs."""
+
+    def __init__(self, number: int, directory: Path) -> None:
+        self.number, self.directory = number, directory / f"instance-{number}"
+        self.orders = self.directory / "orders"
+        self.log = directory / f"instance-{number}.log"
+        self.orders.mkdir(parents=True)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def state(self) -> Path:
+        return self.directory / "state"
+
+    def start(self, config: dict[str, object]) -> None:
+        """Start it; what it was told before does not count."""
+        for order in self.orders.iterdir():
+            order.unlink()
+        arguments = json.dumps({**config, "state.dir": str(self.state), "orders": str(self.orders)})
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.instance_program", arguments],
+                cwd=_ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def has_ended(self) -> bool:
+        return self.process is None or self.process.poll() is not None
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        if not self.has_ended():
+            assert self.process is not None
+            os.kill(self.process.pid, number)
+
+
+class GroupChaos:
+    """A group of instances, its topics and what happens to it; a context manager that leaves no process behind.
+
+    history: what happened, with the seconds since the begin; it is printed as it comes. deeds: how many of each kind.
+    rows: all input so far.
+    """
+
+    def __init__(self, seed: int, broker: Broker, runner: SparkRunner, name: str, directory: Path) -> None:
+        """Make the topics, write the first input, and start the instances.
+
+        Args:
+            seed: draws input and victims.
+            broker: what the group reads from and writes to.
+            runner: writes and reads topics of that broker.
+            name: application.id, and what its topics begin with.
+            directory: for state and logs.
+        """
+        self.name, self.rows, self.history = name, records.first_round(seed), list[str]()
+        self.deeds = Counter[str]()
+        self._seed, self._broker, self._runner = seed, broker, runner
+        self._draw = random.Random(seed)
+        self._rounds, self._begun = 0, time.monotonic()
+        self._config: dict[str, object] = {
+            "application.id": name,
+            "bootstrap.servers": broker.bootstrap_servers,
+            "processing.guarantee": "exactly_once_v2",
+            "num.standby.replicas": seed % 2,
+            "session.timeout.ms": _SESSION_MS,
+            "heartbeat.interval.ms": 500,
+            "producer.transaction.timeout.ms": _TRANSACTION_MS,
+            "prefix": name,
+            "letters": PARTITIONS,
+        }
+        runner.create_topics({f"{name}-{topic}": PARTITIONS for topic in (*program.INPUTS, *program.OUTPUTS)})
+        self._write(self.rows)
+        self.instances = [Instance(number, directory) for number in range(INSTANCES)]
+        for instance in self.instances:
+            instance.start(self._config)
+
+    def __enter__(self) -> GroupChaos:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for instance in self.instances:
+            instance.signal(signal.SIGCONT)
+            instance.kill()
+
+    # ---------------------------------------- the schedule
+
+    def live(self, schedule: Iterator[str], is_over: Callable[[int], bool]) -> None:
+        """Do the deeds of `schedule`, each behind a commit or more, until `is_over(number of deeds)`."""
+        for done, deed in enumerate(schedule):
+            if is_over(done):
+                break
+            before = self._written()
+            self._next_round()
+            self._wait(lambda before=before: self._written() > before)  # type: ignore[misc]  # the default binds the loop's value
+            victim = self._draw.choice(self.instances)
+            self._note(f"{deed}" if deed == deeds.BROKER else f"{deed} {victim.number}")
+            self.deeds[deed] += 1
+            self._do(deed, victim)
+        self._next_round()
+
+    def _do(self, deed: str, victim: Instance) -> None:
+        match deed:
+            case deeds.BROKER:
+                self._broker.kill()
+                time.sleep(_BROKER_AWAY_SECONDS)  # the deed itself: how long the broker is away
+                self._broker.resume()
+                return
+            case deeds.STOP:
+                victim.signal(signal.SIGSTOP)
+                self._next_round()
+                time.sleep(_STOPPED_SECONDS)  # the deed itself
+                victim.signal(signal.SIGCONT)
+                return
+            case deeds.CLOSE:
+                self._close(victim)
+            case _:
+                victim.kill()
+        if deed == deeds.LOST_DIRECTORY:
+            shutil.rmtree(victim.state, ignore_errors=True)
+        victim.start(self._config)
+
+    def stores(self) -> dict[tuple[str, str], tuple[object, int]]:
+        """Return value and timestamp of each entry of the stores, from the instances that have them; raises
+        AssertionError where two have one."""
+        for instance in self.instances:
+            (instance.orders / "show").touch()
+        self._wait(lambda: all((instance.orders / "stores").exists() for instance in self.instances))
+        shown = [json.loads((instance.orders / "stores").read_text()) for instance in self.instances]
+        for instance in self.instances:
+            (instance.orders / "show").unlink()
+            (instance.orders / "stores").unlink()
+        found = {(store, key): (value, timestamp) for each in shown for store, key, value, timestamp in each}
+        assert len(found) == sum(map(len, shown)), self._story("two instances have an entry of a store")
+        return found
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait for `condition`, which has no bound but this one; no instance may end meanwhile."""
+        self._wait(condition)
+
+    def close(self) -> None:
+        """Let all instances end."""
+        for instance in self.instances:
+            self._close(instance)
+
+    # ---------------------------------------- input and output
+
+    def inputs(self) -> list[TopicPartition]:
+        """Return the partitions of the input."""
+        return [TopicPartition(f"{self.name}-{topic}", n) for topic in program.INPUTS for n in range(PARTITIONS)]
+
+    def _next_round(self) -> None:
+        self._rounds += 1
+        rows = records.round_of(self._seed, self._rounds)
+        self._write(rows)
+        self.rows += rows
+
+    def _write(self, rows: list[records.Row]) -> None:
+        for topic in {topic for topic, _ in rows}:
+            written = [record for other, record in rows if other == topic]
+            placed = [each._replace(partition=partition_for(each.key or b"", PARTITIONS)) for each in written]
+            self._runner.write(f"{self.name}-{topic}", placed)
+
+    def _written(self) -> int:
+        """Return how much is committed of the output that each round has some of."""
+        places = [TopicPartition(f"{self.name}-minutes", n) for n in range(PARTITIONS)]
+        return sum(self._runner.admin.end_offsets(places, read_committed=True).values())
+
+    # ---------------------------------------- waiting
+
+    def _close(self, instance: Instance) -> None:
+        (instance.orders / "stop").touch()
+        assert until(instance.has_ended, STANDSTILL_SECONDS), self._story(f"instance {instance.number} does not end")
+        assert instance.process is not None
+        assert instance.process.returncode == 0, self._story(f"instance {instance.number} has not ended properly")
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        def met() -> bool:
+            ended = [instance.number for instance in self.instances if instance.has_ended()]
+            assert not ended, self._story(f"instances {ended} have ended by themselves")
+            return condition()
+
+        assert until(met, STANDSTILL_SECONDS), self._story("it stands still")
+
+    def _note(self, what: str) -> None:
+        self.history.append(f"{time.monotonic() - self._begun:.1f} {what}")
+        print(self.history[-1], flush=True)
+
+    def _story(self, what: str) -> str:
+        """Return what went wrong, with what is needed to find out why."""
+        self._note(what)
+        logs = [f"instance {each.number}:\n{each.log.read_text(errors='replace')[-6000:]}" for each in self.instances]
+        return "\n".join([f"SEED={self._seed}: {what}", *self.history, *logs])
