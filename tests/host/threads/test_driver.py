@@ -402,6 +402,16 @@ def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_pa
 
         both = second
         assert until(lambda: follows(first) and follows(both))
+        active = StoreQueryParameters.from_name_and_type(words.store, QueryableStoreTypes.key_value_store())
+        stale = active.enable_stale_stores()
+        for host in (first, both):
+            queries = host.queries()
+            assert until(lambda queries=queries: dict(queries.store(stale).all()) == {"a": 2, "b": 1, "c": 1})
+            lags = queries.all_local_store_partition_lags
+            assert until(lambda lags=lags: [each.offset_lag for each in lags()[words.store].values()] == [0, 0])
+        parts = [dict(host.queries().store(active).all()) for host in (first, both)]
+        assert parts[0] | parts[1] == {"a": 2, "b": 1, "c": 1}
+        assert sum(map(len, parts)) == 3
         before = sum(restores.restored.values())
         assert first.close(60_000)
         words.write("a b", "a c")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 
 import pytest
 
+from penstock.client.api import Admin, Consumer
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
@@ -22,11 +23,13 @@ from penstock.host.api import Staleness
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import PartitionBatch, RecordBatch, ValueAndTimestamp
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.guarded import AT_ONCE
+from penstock.state.memory import MemoryBase
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import KeyQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
@@ -54,6 +57,32 @@ def topology() -> Topology:
     return builder.build()
 
 
+class Follower:
+    """Follows partitions of topics in memory (implements what standbys use of Consumer)."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self._broker = broker
+        self._positions: dict[TopicPartition, int] = {}
+
+    def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
+        self._positions.update(positions)
+
+    def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
+        for partition in partitions:
+            del self._positions[partition]
+
+    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
+        ends = {partition: self._broker.end(partition) for partition in self._positions}
+        found = [
+            (p, self._broker.read(p, self._positions[p], end)) for p, end in ends.items() if self._positions[p] < end
+        ]
+        self._positions.update(ends)
+        return found
+
+    def reached_ends(self) -> dict[TopicPartition, int]:
+        return dict(self._positions)
+
+
 class Play:
     """An instance with two tasks of each sub-topology, and queries to it."""
 
@@ -78,10 +107,17 @@ class Play:
         self.running = True
         self.commit = Commit(0, 0)
         self.endpoints: list[Endpoint] = []
+        self.standbys = Standbys(
+            self.instance.layout,
+            cast(Admin, self.broker),
+            lambda: cast(Consumer, Follower(self.broker)),
+            lambda task: MemoryBase(),
+        )
         self.queries.begin(
             RunningTasks(
                 self.instance.layout,
                 self.instance.runner,
+                self.standbys,
                 lambda: self.running,
                 lambda: self.commit,
                 lambda: self.endpoints,
@@ -287,3 +323,26 @@ def run_in_thread(request: pytest.FixtureRequest) -> Callable[[Callable[[], None
         request.addfinalizer(thread.join)
 
     return run
+
+
+def test_standbys_are_read_where_stale_stores_will_do() -> None:
+    play = Play()
+    play.write(("a", "x", 1))
+    play.write(("b", "x", 1), partition=1)
+    play.commits()
+    tasks = frozenset(play.instance.layout.groups)
+    [moved] = (task for task in tasks if task.partition == 1 and "counts" in play.instance.layout.spec(task).stores)
+    play.instance.tell(v.Assigned(tasks - {moved}))
+    play.instance.run()
+    stale = play.queries.store(COUNTS.enable_stale_stores())
+    assert dict(stale.all()) == {"a": 1}
+    play.standbys.add(moved)
+    play.standbys.advance()
+    assert dict(play.store("counts").all()) == {"a": 1}
+    play.running = False
+    assert dict(stale.all()) == {"a": 1, "b": 1}
+    found = play.ask("counts", KeyQuery.with_key("b")).partition_results
+    assert {number: each.result for number, each in found.items()} == {0: None, 1: 1}
+    assert play.ask("counts", KeyQuery.with_key("b"), active_required=True).partition_results.keys() == {0}
+    play.standbys.remove(moved)
+    assert dict(stale.all()) == {"a": 1}

@@ -314,7 +314,12 @@ class ThreadsHost:
         opened.callback(polling.close)
         self._queries.begin(
             RunningTasks(
-                layout, runner, lambda: application.is_running, lambda: self._figures.commit, membership.endpoints
+                layout,
+                runner,
+                standbys,
+                lambda: application.is_running,
+                lambda: self._figures.commit,
+                membership.endpoints,
             )
         )
         opened.callback(self._queries.close)

@@ -196,7 +196,7 @@ class ActiveStreamTask:
         if not committed:
             return ReadableStore(self._id, _for_readers(store, guard), self._positions_now())
         if isinstance(store, TypedStore):
-            base = _CommittedEntries(self._base, guard)
+            base = CommittedEntries(self._base, guard)
             snapshot = StandbySnapshot(self._id, self._builders, self._config, base, self._stamp.processor_metadata)
             store = snapshot.store(store_name) or store
         return ReadableStore(self._id, store, self._committed)
@@ -341,10 +341,11 @@ class GlobalTask:
             self._base.close()
 
 
-class _CommittedEntries:
+class CommittedEntries:
     """The committed entries of a task for readers (implements BaseSnapshot)."""
 
     def __init__(self, base: Base, guard: Guard) -> None:
+        """Read `base`; guard: what each read is done in."""
         self._base = base
         self._guard = guard
 

@@ -21,6 +21,7 @@ from penstock.host.api import Staleness
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.processing import ReadableStore, TaskRunner
+from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
@@ -48,11 +49,13 @@ _NOT_RUNNING = QueryResult.for_failure(
 
 
 class RunningTasks(NamedTuple):
-    """What there is to read while an instance runs. is_running: returns whether all its tasks are being processed.
-    committed: returns the last commit. endpoints: returns where all members of the group offer their state."""
+    """What there is to read while an instance runs. standbys: copies of the state of others. is_running: returns
+    whether all its tasks are being processed. committed: returns the last commit. endpoints: returns where all members
+    of the group offer their state."""
 
     layout: Layout
     runner: TaskRunner
+    standbys: Standbys
     is_running: Callable[[], bool]
     committed: Callable[[], Commit]
     endpoints: Callable[[], Sequence[Endpoint]]
@@ -96,13 +99,15 @@ class TaskQueries:
         check_known(name, self.stores())
 
         def stores() -> list[StateStore]:
-            return [each.store for each in self._readable(name) if partition in (None, each.task.partition)]
+            found = self._readable(name, parameters.stale_stores)
+            return [each.store for each in found if partition in (None, each.task.partition)]
 
         provider = StoresOfPartitions(stores, None if name in self._global_builders else partition, _migrated)
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return the answer of each partition that this instance has.
+        """Return the answer of each partition that this instance has, of standbys too unless the request needs active
+        tasks.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -115,7 +120,7 @@ class TaskQueries:
         running = self._tasks()
         asked = [
             each
-            for each in running.runner.readable(request.store_name, self._committed)
+            for each in self._here(request.store_name, with_standbys=not request.active_required)
             if request.partitions is None or each.task.partition in request.partitions
         ]
         refused = request.active_required and not running.is_running()
@@ -126,12 +131,12 @@ class TaskQueries:
 
     def all_local_store_partition_lags(self) -> dict[str, dict[int, LagInfo]]:
         """Return how far each partition of each store here is behind the end of its changelog: an active task is at
-        it. Raises KafkaError if the brokers do not answer."""
+        it, a standby may be behind. Raises KafkaError if the brokers do not answer."""
         running = self._tasks()
         here = {
             (name, each.task.partition): partition
             for name in self._builders
-            for each in running.runner.readable(name, self._committed)
+            for each in self._here(name, with_standbys=True)
             if (partition := running.layout.changelogs(each.task).get(name)) is not None
         }
         admin = ConfluentAdmin(self._config)
@@ -141,7 +146,9 @@ class TaskQueries:
             admin.close()
         lags: dict[str, dict[int, LagInfo]] = {}
         for (name, number), partition in sorted(here.items()):
-            lags.setdefault(name, {})[number] = LagInfo(ends[partition], ends[partition])
+            task = TaskId(self._subtopologies[name], number)
+            reached = running.standbys.changelog_positions(name).get(task, ends[partition])
+            lags.setdefault(name, {})[number] = LagInfo(min(reached, ends[partition]), ends[partition])
         return lags
 
     def query_metadata_for_key(
@@ -214,21 +221,28 @@ class TaskQueries:
             InvalidStateStoreError: its entries are no table, or the instance has no part of it.
         """
         check_known(store_name, self.stores())
-        found = self._readable(store_name)
+        found = self._readable(store_name, stale=False)
         if not found:
             raise _migrated(store_name)
         columns = StateColumns(found[0].store)
         batches = [batch for each in found for batch in columns.batches(each.task.partition, each.store)]
         return pa.Table.from_batches(batches, columns.schema)
 
-    def _readable(self, store_name: str) -> list[ReadableStore]:
+    def _readable(self, store_name: str, stale: bool) -> list[ReadableStore]:
+        """Return the stores that may be read; stale: also those that may be behind, at any time."""
         running = self._tasks()
-        if store_name not in self._global_builders and not running.is_running():
+        if store_name not in self._global_builders and not stale and not running.is_running():
             raise InvalidStateStoreError(
                 f"Cannot get state store {store_name} because the instance is setting up its tasks: ask again when it "
                 "is RUNNING."
             )
-        return running.runner.readable(store_name, self._committed)
+        return self._here(store_name, with_standbys=stale)
+
+    def _here(self, store_name: str, with_standbys: bool) -> list[ReadableStore]:
+        """Return the stores of that name of the tasks that run, and of the standbys if they are to be read too."""
+        running = self._tasks()
+        active = running.runner.readable(store_name, self._committed)
+        return [*active, *running.standbys.readable(store_name)] if with_standbys else active
 
     def _tasks(self) -> RunningTasks:
         if self._running is None:

@@ -14,8 +14,8 @@ class QueuedThread(Generic[T]):
     """Calls a function with each item of a queue, in its own thread."""
 
     def __init__(self, name: str, do: Callable[[T], None], between: Callable[[], float | None] = lambda: None) -> None:
-        """Start. do: must not raise. between: likewise; called after each item, and again after the seconds that it
-        returns if no item has come."""
+        """Start. do: must not raise. between: likewise; called when no item waits, and again after the seconds that it
+        returns if none has come."""
         self._do = do
         self._between = between
         self._queue: queue.SimpleQueue[T | None] = queue.SimpleQueue()
@@ -35,9 +35,12 @@ class QueuedThread(Generic[T]):
     def _run(self) -> None:
         while True:
             try:
-                item = self._queue.get(timeout=self._between())
+                item = self._queue.get_nowait()
             except queue.Empty:
-                continue
+                try:
+                    item = self._queue.get(timeout=self._between())
+                except queue.Empty:
+                    continue
             if item is None:
                 return
             self._do(item)

@@ -1,5 +1,6 @@
 """Copies of the state of tasks that other instances run, kept up to date from their changelogs (Kafka classes:
-StandbyTask, DefaultStateUpdater), which the restore thread calls; and what the group learns of how much there is.
+StandbyTask, DefaultStateUpdater), which the restore thread calls and any thread reads; and what the group learns of how
+much there is.
 
 A store that is filled from a source topic is not followed: its copy must not be ahead of the offsets that its task has
 committed. The restore brings it to them.
@@ -8,15 +9,20 @@ committed. The restore brings it to them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 
 from penstock.client.api import Admin, Consumer
-from penstock.errors import KafkaError
+from penstock.errors import InvalidStateStoreError, KafkaError
 from penstock.host.threads.layout import Layout
+from penstock.host.threads.processing import CommittedEntries, ReadableStore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp
+from penstock.task.standby_task import StandbySnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -60,6 +66,41 @@ class Standbys:
         self._unread: set[TaskId] = set()
         self._readers: dict[TopicPartition, tuple[ChangelogCopy, str]] = {}
         self._positions: Mapping[TaskId, int] = {}
+        self._lock = threading.RLock()  # readers wait while records are applied
+
+    def readable(self, store_name: str) -> list[ReadableStore]:
+        """Return the stores of that name of all copies, to be read by any thread while they follow. What they have of
+        the topics that their tasks read is not known."""
+        with self._lock:
+            copies = sorted(self._copies.items())
+        found = []
+        for task, copy in copies:
+            stores = self._layout.spec(task).stores
+            base = CommittedEntries(copy.base, partial(self._reading, task, copy))
+            snapshot = StandbySnapshot(task, stores, self._layout.config, base, copy.stamp.processor_metadata)
+            store = snapshot.store(store_name)
+            if store is not None:
+                found.append(ReadableStore(task, store, {}))
+        return found
+
+    @contextmanager
+    def _reading(self, task: TaskId, copy: ChangelogCopy) -> Iterator[None]:
+        with self._lock:
+            if self._copies.get(task) is not copy:
+                raise InvalidStateStoreError(
+                    f"Task {task} is no standby here any more: it runs, or another instance has it. Get its stores "
+                    "again."
+                )
+            yield
+
+    def changelog_positions(self, store_name: str) -> dict[TaskId, int]:
+        """Return the next offset in the changelog of a store of each copy that follows it; from any thread."""
+        with self._lock:
+            return {
+                task: copy.position(store_name)
+                for task, copy in self._copies.items()
+                if store_name in self._layout.followed_changelogs(task)
+            }
 
     def positions(self) -> Mapping[TaskId, int]:
         """Return how far each copy is: the sum of the next offsets of its changelogs; from any thread."""
@@ -71,7 +112,8 @@ class Standbys:
             return
         base = self._open_base(task)
         copy = ChangelogCopy(self._layout.spec(task).stores, self._layout.changelogs(task), self._layout.config, base)
-        self._copies[task] = copy
+        with self._lock:
+            self._copies[task] = copy
         self._unread.add(task)
         self._readers.update(
             {partition: (copy, store) for store, partition in self._layout.followed_changelogs(task).items()}
@@ -79,7 +121,8 @@ class Standbys:
 
     def take(self, task: TaskId) -> ChangelogCopy | None:
         """Return the copy of `task`, which is no standby from now on; None if it was none."""
-        copy = self._copies.pop(task, None)
+        with self._lock:
+            copy = self._copies.pop(task, None)
         if copy is None:
             return None
         self._positions = {other: position for other, position in self._positions.items() if other != task}
@@ -116,7 +159,8 @@ class Standbys:
             return _RETRY_SECONDS
         for partition, batch in arrived:
             copy, store = self._readers[partition]
-            copy.apply(store, batch, int(batch.offsets[-1]) + 1)
+            with self._lock:
+                copy.apply(store, batch, int(batch.offsets[-1]) + 1)
         for partition, end in reached.items():
             if partition in self._readers:
                 copy, store = self._readers[partition]
@@ -129,8 +173,9 @@ class Standbys:
 
     def close(self) -> None:
         """Close all copies; harmless when called again."""
-        for task in list(self._copies):
-            self._copies.pop(task).base.close()
+        with self._lock:
+            for task in list(self._copies):
+                self._copies.pop(task).base.close()
         self._readers.clear()
         self._positions = {}
         if self._consumer is not None:
