@@ -35,7 +35,11 @@ class Group:
     phase: str = "EMPTY"
     leader: str = ""
     members: dict[str, _Member] = field(default_factory=dict)
-    _assignments: Mapping[str, bytes] = field(default_factory=dict)
+    _assignments: dict[str, bytes] = field(default_factory=dict)
+    _static: dict[str, str] = field(default_factory=dict)
+    """The member of each group.instance.id."""
+    _fenced: set[str] = field(default_factory=set)
+    """Members in whose place another one of their group.instance.id has come."""
     _names: int = 0
 
     # ---------------------------------------- commits
@@ -52,23 +56,33 @@ class Group:
 
     def _is_current(self, member_id: str, generation: int) -> int:
         if member_id not in self.members:
-            return ErrorCode.unknown_member_id
+            return ErrorCode.fenced_instance_id if member_id in self._fenced else ErrorCode.unknown_member_id
         return ErrorCode.none if generation == self.generation else ErrorCode.illegal_generation
 
     # ---------------------------------------- requests
 
-    def join(self, member_id: str, subscription: bytes, reply: Reply) -> None:
-        """Take a JoinGroup."""
+    def join(self, member_id: str, subscription: bytes, reply: Reply, instance: str = "") -> None:
+        """Take a JoinGroup. instance: group.instance.id, empty for a member that is not static."""
         if not member_id:
             self._names += 1
             member_id = f"m{self._names}"
-            self.members[member_id] = member = _Member(self.world.now + self.session_ms)
-            self._watch(member_id, member)
-            reply(m.JoinAnswered(ErrorCode.member_id_required, member_id))
-            return
+            before = self._static.get(instance)
+            if before in self.members:
+                is_kept = self._replace(before, member_id, instance)
+                if is_kept:
+                    self.members[member_id].subscription = subscription
+                    reply(m.JoinAnswered(ErrorCode.none, member_id, self.generation))
+                    return
+            else:
+                self.members[member_id] = member = _Member(self.world.now + self.session_ms)
+                self._watch(member_id, member)
+            if not instance:
+                reply(m.JoinAnswered(ErrorCode.member_id_required, member_id))
+                return
+            self._static[instance] = member_id
         known = self._heard(member_id)
         if known is None:
-            reply(m.JoinAnswered(ErrorCode.unknown_member_id))
+            reply(m.JoinAnswered(self._is_current(member_id, self.generation)))
             return
         member = known
         is_new = member.subscription != subscription or member_id == self.leader
@@ -78,6 +92,26 @@ class Group:
             return
         self._prepare()
         self._complete()
+
+    def _replace(self, before: str, member_id: str, instance: str) -> bool:
+        """Let a new member have the place of the one before of its group.instance.id; return whether the generation
+        goes on."""
+        member = self.members.pop(before)
+        self._fenced.add(before)
+        self._static[instance] = member_id
+        self.members[member_id] = member
+        member.expires = self.world.now + self.session_ms
+        self._watch(member_id, member)
+        if member.joining is not None:
+            member.joining(m.JoinAnswered(ErrorCode.fenced_instance_id))
+        if member.syncing is not None:
+            member.syncing(m.SyncAnswered(ErrorCode.fenced_instance_id))
+        member.joining = member.syncing = None
+        if self.leader == before:
+            self.leader = member_id
+        if before in self._assignments:
+            self._assignments[member_id] = self._assignments.pop(before)
+        return self.phase == "STABLE"
 
     def sync(self, member_id: str, generation: int, assignments: Mapping[str, bytes], reply: Reply) -> None:
         """Take a SyncGroup."""
@@ -90,7 +124,7 @@ class Group:
         else:
             member.syncing = reply
             if self.phase == "SYNCING" and member_id == self.leader:
-                self._assignments, self.phase = assignments, "STABLE"
+                self._assignments, self.phase = dict(assignments), "STABLE"
             if self.phase == "STABLE":
                 self._answer_syncs(ErrorCode.none)
 

@@ -53,6 +53,7 @@ _ANSWER_MS = 5_000
 _COMMIT_MS = 30_000
 _PURGE_MS = 3_000
 _STANDBY_MS = 300
+_COUNTED_OUT = (ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id)
 _SMALL_LAG, _LARGE_LAG, _PROBING_MS = 5, 10_000, 4_000
 
 
@@ -89,6 +90,8 @@ class Setting:
     exactly_once: bool
     commit_interval_ms: int
     standbys: int
+    is_static: bool
+    """Whether the members are static ones, named after the disk of their process."""
     response: StreamThreadExceptionResponse
 
 
@@ -125,7 +128,8 @@ class Process:
             layout, admin, fetcher, disk.open, self, is_stopped=is_closing, standbys=self._standbys
         )
         self._purge = RecordPurge(_PURGE_MS, self.milliseconds)
-        self.membership = SimulatedMembership(self, layout, setting.standbys)
+        instance = disk.process_id if setting.is_static else ""
+        self.membership = SimulatedMembership(self, layout, setting.standbys, instance)
         self._requests = requests
         self._output: Output | None = None
         shared = [group for group in layout.groups.values() if len(group) > 1]
@@ -437,13 +441,14 @@ class _Lane(deque[T]):
 class SimulatedMembership:
     """The threads of the group: sends what the member asks for (implements Membership, as `group` does)."""
 
-    def __init__(self, process: Process, layout: Layout, standbys: int) -> None:
+    def __init__(self, process: Process, layout: Layout, standbys: int, instance: str) -> None:
         self._process = process
+        self._instance = instance
         self._layout = layout
         self._world = process.world
         lag = _SMALL_LAG if standbys else _LARGE_LAG  # a small one makes warm-ups
         self._rules = Rules(layout.groups, layout.stateful, standbys, lag)
-        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS))
+        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS), instance)
         self._request = 0
         self._lost_is_told = False
         self._due: int | None = None
@@ -454,7 +459,9 @@ class SimulatedMembership:
 
     def identity(self) -> GroupIdentity | None:
         member = self.member
-        return GroupIdentity("app", member.generation, member.member_id) if member.may_commit else None
+        if not member.may_commit:
+            return None
+        return GroupIdentity("app", member.generation, member.member_id, self._instance or None)
 
     def endpoints(self) -> Sequence[Endpoint]:
         return ()
@@ -502,9 +509,11 @@ class SimulatedMembership:
                 process_id = self._process.disk.process_id
                 positions = [(*task, position) for task, position in sorted(self._process.state.positions().items())]
                 application = self._rules.application
-                subscription = Subscription(VERSION, process_id, application, generation, tasks, positions)
+                subscription = Subscription(
+                    VERSION, process_id, application, generation, tasks, positions, self._instance
+                )
                 content = encode_subscription(subscription, self._rules)
-                self._send(lambda: group.join(member_id, content, reply), _ANSWER_MS * 20)
+                self._send(lambda: group.join(member_id, content, reply, self._instance), _ANSWER_MS * 20)
             case m.Sync(member_id, generation, assignments):
                 self._send(lambda: group.sync(member_id, generation, assignments, reply), _ANSWER_MS * 20)
             case m.Heartbeat(member_id, generation):
@@ -584,7 +593,7 @@ class SimulatedMembership:
             is_changing = code == ErrorCode.illegal_generation and (
                 state is not m.State.STABLE or member.generation != generation
             )
-            if code in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id) and not is_changing:
+            if code in _COUNTED_OUT and not is_changing:
                 self._happen(m.CommitRefused(code))
             elif self._world.now >= deadline:
                 self._process.post(v.Failed(KafkaError("The offsets could not be committed.")))

@@ -77,7 +77,7 @@ class Simulation:
         response = shut_down if world.chance(0.2) else replace
         standbys = int(seed % 3 == 2)
         self._setting = Setting(
-            self._layout, self._exactly_once, random.choice((0, 100, 1_000, 3_000)), standbys, response
+            self._layout, self._exactly_once, random.choice((0, 100, 1_000, 3_000)), standbys, seed % 5 == 4, response
         )
         self._processes: list[Process] = []
         self._names = 0
