@@ -32,7 +32,7 @@ from penstock import (
 )
 from penstock.errors import ProcessorStateError
 from penstock.host.inline import ProducedRecord
-from penstock.record import Change, Headers, RecordMetadata, ValueTimestampHeaders
+from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, RecordMetadata, ValueTimestampHeaders
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change
 from penstock.state.build import build_store, restore_store
@@ -72,6 +72,15 @@ def _record_of(row: list[Any]) -> ChangelogRecord:
     _, key, value, timestamp, *headers = row
     read = tuple((name, None if data is None else bytes.fromhex(data)) for name, data in (headers or [[]])[0])
     return ChangelogRecord(bytes.fromhex(key), None if value is None else bytes.fromhex(value), timestamp, read)
+
+
+def _batch(records: Iterable[ChangelogRecord]) -> RecordBatch:
+    return RecordBatch.of(
+        [
+            (key, value, NO_TIMESTAMP if timestamp is None else timestamp, offset, headers)
+            for offset, (key, value, timestamp, headers) in enumerate(records)
+        ]
+    )
 
 
 def _last_by_topic(records: Iterable[tuple[str, ChangelogRecord]]) -> dict[str, list[ChangelogRecord]]:
@@ -132,7 +141,7 @@ def test_stores_restored_from_the_changelog_of_kafka_hold_what_kafkas_held(case:
 
 def _restored(builder: StoreBuilder, config: StreamsConfig, records: Iterable[ChangelogRecord]) -> Any:
     base, metadata = MemoryBase(), dict[str, int]()
-    base.apply({builder.name: restore_store(builder, config, base.view(builder.name), metadata, records)}, b"")
+    base.apply({builder.name: restore_store(builder, config, base.view(builder.name), metadata, _batch(records))}, b"")
     return build_store(builder, config, base.view(builder.name), RecordCache(0), _context, metadata)
 
 
@@ -280,7 +289,7 @@ def _records(draw: st.DrawFn, supplier: StoreSupplier, values: ChangelogValues) 
 
 
 def _there_and_back(format: ChangelogFormat, record: ChangelogRecord) -> ChangelogRecord:
-    key, value = format.entry(record)
+    (key,), (value,) = format.entries(_batch([record]))
     return format.record(key, value, RecordContext(record.timestamp or 0, record.headers, None))
 
 
@@ -320,7 +329,7 @@ def test_a_record_of_a_buffer_of_updates_comes_back(key: bytes, time: int, chang
 )
 def test_a_record_of_another_store_is_refused(supplier: StoreSupplier, record: ChangelogRecord, expected: str) -> None:
     with pytest.raises(ProcessorStateError, match=expected):
-        changelog_format(supplier, PLAIN).entry(record)
+        changelog_format(supplier, PLAIN).entries(_batch([record]))
 
 
 # ---------- restored stores
@@ -364,7 +373,7 @@ def test_duplicates_come_back_from_the_changelog_and_count_on(puts: list[tuple[s
     metadata: dict[str, int] = {}
     view = MemoryBase().view("s")
     restored = MemoryBase()
-    restored.apply({"s": restore_store(builder, CONFIG, view, metadata, _taken(log))}, b"")
+    restored.apply({"s": restore_store(builder, CONFIG, view, metadata, _batch(_taken(log)))}, b"")
     again = build_store(builder, CONFIG, restored.view("s"), RecordCache(0), _context, metadata)
     again.put("a", "next", 5)  # type: ignore[attr-defined]  # a window store
     store.put("a", "next", 5)

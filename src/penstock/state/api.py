@@ -409,8 +409,8 @@ class EngineStore(StateStore, Protocol):
         """Forget the uncommitted changes: they are in the base now."""
         ...
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; None deletes."""
         ...
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:

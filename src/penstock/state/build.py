@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
-from penstock.record import NO_TIMESTAMP
+from penstock.record import NO_TIMESTAMP, RecordBatch
 from penstock.serdes import Serde
 from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
-from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
+from penstock.state.changelog_format import ChangelogFormat, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
@@ -245,20 +245,17 @@ def restore_store(
     config: StreamsConfig,
     view: BaseView,
     metadata: MutableMapping[str, int],
-    records: Iterable[ChangelogRecord],
+    records: RecordBatch,
 ) -> Mapping[bytes, bytes | None]:
     """Return the changes to a store that the records of its changelog topic stand for, in the order of the topic.
 
     view: the committed entries, to which the records are applied. metadata: what stores keep besides entries, such as
-    their clocks; it is updated. Raises ProcessorStateError for a record that is not of such a store, ConfigError as
-    `build_store`.
+    their clocks; it is updated. records: all of them with a key. Raises ProcessorStateError for a record that is not of
+    such a store, ConfigError as `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
-    format = build.format()
     store = build_store(builder, config, view, RecordCache(0), _no_context, metadata)
-    for record in records:
-        key, value = format.entry(record)
-        store.restore(key, value, NO_TIMESTAMP if record.timestamp is None else record.timestamp)
+    store.restore(*build.format().entries(records), records.timestamps)
     return store.changes()
 
 

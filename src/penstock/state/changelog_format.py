@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from penstock.errors import ProcessorStateError
-from penstock.record import Headers
+from penstock.record import Headers, RecordBatch
 from penstock.state.api import RecordContext
 from penstock.state.headers_layout import pack_headers, unpack_headers
 from penstock.state.layouts import (
@@ -22,8 +22,8 @@ from penstock.state.layouts import (
     SESSION_SUFFIX_SIZE,
     TIMESTAMP_SIZE,
     WINDOW_SUFFIX_SIZE,
+    join_timestamps,
     pack_segment,
-    pack_timestamp,
     session_of,
     timestamp_of,
     window_start_of,
@@ -52,6 +52,10 @@ class ChangelogRecord(NamedTuple):
     headers: Headers = ()
 
 
+Entries = tuple[list[bytes], list[bytes | None]]
+"""The keys of entries and their values, None for a delete."""
+
+
 class ChangelogFormat(Protocol):
     """How the changes of one kind of store are written to a changelog topic, and read from it."""
 
@@ -59,9 +63,9 @@ class ChangelogFormat(Protocol):
         """Return the record of a change (value of None: a delete) that the record of `context` caused."""
         ...
 
-    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value that `record` stands for, None for a delete; raises ProcessorStateError for a record
-        that cannot be of such a store."""
+    def entries(self, records: RecordBatch) -> Entries:
+        """Return the keys and values that `records` stand for, all of them with a key; raises ProcessorStateError for
+        one that cannot be of such a store."""
         ...
 
 
@@ -89,16 +93,17 @@ class ChangelogValues:
             timestamp, value = timestamp_of(value), value[TIMESTAMP_SIZE:]
         return ChangelogRecord(key, value, timestamp, headers)
 
-    def value(self, record: ChangelogRecord) -> bytes | None:
-        """Return the value of the entry that `record` stands for."""
-        value = record.value
-        if value is None:
-            return None
+    def of(self, records: RecordBatch) -> list[bytes | None]:
+        """Return the values of the entries that `records` stand for."""
+        values: list[bytes | None] = list(records.values)
         if self.timestamped:
-            if record.timestamp is None:
-                raise _unfit(record, "a timestamp")
-            value = pack_timestamp(record.timestamp) + value
-        return pack_headers(record.headers) + value if self.with_headers else value
+            values = join_timestamps(records.timestamps, values)
+        if self.with_headers:
+            values = [
+                None if value is None else pack_headers(records.headers_at(row)) + value
+                for row, value in enumerate(values)
+            ]
+        return values
 
 
 @dataclass(frozen=True)
@@ -114,9 +119,9 @@ class KeyValueFormat:
         """Return the record of a change."""
         return self.values.record(key, value, context)
 
-    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value that `record` stands for."""
-        return record.key, self.values.value(record)
+    def entries(self, records: RecordBatch) -> Entries:
+        """Return the entries that `records` stand for."""
+        return list(records.keys), self.values.of(records)
 
 
 @dataclass(frozen=True)
@@ -136,12 +141,13 @@ class SegmentedFormat:
         """Return the record of a change."""
         return self.values.record(key[SEGMENT_SIZE:], value, context)
 
-    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value that `record` stands for."""
-        if len(record.key) < self.suffix_size:
-            raise _unfit(record, f"a key that ends in {self.suffix_size} bytes of window or session")
-        segment = pack_segment(self.time_of(record.key) // self.segment_interval_ms)
-        return segment + record.key, self.values.value(record)
+    def entries(self, records: RecordBatch) -> Entries:
+        """Return the entries that `records` stand for."""
+        keys: list[bytes] = list(records.keys)
+        if min(map(len, keys), default=self.suffix_size) < self.suffix_size:
+            raise _unfit(min(keys, key=len), f"a key that ends in {self.suffix_size} bytes of window or session")
+        interval, time_of = self.segment_interval_ms, self.time_of
+        return [pack_segment(time_of(key) // interval) + key for key in keys], self.values.of(records)
 
 
 @dataclass(frozen=True)
@@ -156,14 +162,21 @@ class ChangeBufferFormat:
             return ChangelogRecord(plain, None, None)
         return ChangelogRecord(plain, value + time, None, BUFFER_HEADERS)
 
-    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value that `record` stands for."""
-        if record.value is None:
-            return record.key, None
-        if record.headers != BUFFER_HEADERS:
-            raise _unfit(record, "the header v=3: another version of Kafka Streams wrote it")
-        value, time = _split_time(record)
-        return time + record.key, value
+    def entries(self, records: RecordBatch) -> Entries:
+        """Return the entries that `records` stand for."""
+        keys: list[bytes] = []
+        values: list[bytes | None] = []
+        for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+            if value is None:
+                keys.append(key)
+                values.append(None)
+                continue
+            if records.headers_at(row) != BUFFER_HEADERS:
+                raise _unfit(key, "the header v=3: another version of Kafka Streams wrote it")
+            update, time = _split_time(key, value)
+            keys.append(time + key)
+            values.append(update)
+        return keys, values
 
 
 @dataclass(frozen=True)
@@ -175,11 +188,14 @@ class RecordBufferFormat:
         """Return the record of a change."""
         return ChangelogRecord(_TIME_FIRST + key, None if value is None else value + _NO_TIME, None)
 
-    def entry(self, record: ChangelogRecord) -> tuple[bytes, bytes | None]:
-        """Return key and value that `record` stands for."""
-        if not record.key.startswith(_TIME_FIRST):
-            raise _unfit(record, "a key that begins with a byte of 0 and the time")
-        return record.key[len(_TIME_FIRST) :], None if record.value is None else _split_time(record)[0]
+    def entries(self, records: RecordBatch) -> Entries:
+        """Return the entries that `records` stand for."""
+        rows = list(zip(records.keys, records.values, strict=True))
+        for key, _ in rows:
+            if not key.startswith(_TIME_FIRST):
+                raise _unfit(key, "a key that begins with a byte of 0 and the time")
+        values = [None if value is None else _split_time(key, value)[0] for key, value in rows]
+        return [key[len(_TIME_FIRST) :] for key, _ in rows], values
 
 
 def changelog_format(supplier: StoreSupplier, values: ChangelogValues) -> ChangelogFormat:
@@ -201,15 +217,14 @@ def _session_end(key: bytes) -> int:
     return session_of(key)[0]
 
 
-def _split_time(record: ChangelogRecord) -> tuple[bytes, bytes]:
-    value = record.value or b""
+def _split_time(key: bytes, value: bytes) -> tuple[bytes, bytes]:
     if len(value) < TIMESTAMP_SIZE:
-        raise _unfit(record, f"a value that ends in {TIMESTAMP_SIZE} bytes of time")
+        raise _unfit(key, f"a value that ends in {TIMESTAMP_SIZE} bytes of time")
     return value[:-TIMESTAMP_SIZE], value[-TIMESTAMP_SIZE:]
 
 
-def _unfit(record: ChangelogRecord, expected: str) -> ProcessorStateError:
+def _unfit(key: bytes, expected: str) -> ProcessorStateError:
     return ProcessorStateError(
-        f"Cannot restore from the changelog record with key {record.key!r:.100}: expected {expected}. Is it the "
+        f"Cannot restore from the changelog record with key {key!r:.100}: expected {expected}. Is it the "
         "changelog topic of this store, and was it written by Kafka Streams 4 or by Penstock?"
     )

@@ -179,9 +179,9 @@ class CustomStore:
         """Forget the changes: the base has them now."""
         self._buffer.clear()
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Write an entry that a changelog record stands for; the next store that is made of the supplier gets it."""
-        self._buffer.put(key, value)
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Write the entries that changelog records stand for; the next store that is made of the supplier gets them."""
+        self._buffer.put_many(keys, values)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
         """Return `keys` as they are: what they stand for only the user knows."""

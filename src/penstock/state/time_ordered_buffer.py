@@ -18,7 +18,7 @@ import numpy as np
 
 from penstock.errors import ProcessorStateError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
-from penstock.record import NO_TIMESTAMP, Change, ValueAndTimestamp, named_tuples
+from penstock.record import NO_TIMESTAMP, Change, Int64Array, ValueAndTimestamp, named_tuples
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change, unpack_change
 from penstock.state.change_logging_store import StoreChangeLog
@@ -212,8 +212,12 @@ class TimeOrderedChangeBuffer(TypedStore):
         self._store_fresh()
         return super().changes()
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Write the update that a changelog record stands for, by its entry key; with None remove that of the key."""
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Write the updates that changelog records stand for, by their entry keys; with None remove that of the key."""
+        for key, value in zip(keys, values, strict=True):
+            self._restore_update(key, value)
+
+    def _restore_update(self, key: bytes, value: bytes | None) -> None:
         plain = key if value is None else key[TIMESTAMP_SIZE:]
         before = self._waiting(plain)
         if before is not None:

@@ -139,9 +139,9 @@ class TypedStore:
         """Forget the uncommitted writes: the base has them now."""
         self._buffer.clear()
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Write an entry that a changelog record of `timestamp` (ms) stands for; None deletes."""
-        self._buffer.put(key, value)
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; None deletes."""
+        self._buffer.put_many(keys, values)
 
     def deserialize_keys(self, keys: list[bytes], headers: Sequence[Headers] | None = None) -> list[Any]:
         """Return the key that each of `keys` stands for, the serde being shown the `headers` at its place; raises what

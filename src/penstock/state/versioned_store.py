@@ -8,9 +8,10 @@ more. That a key has no value from some time on is seen from a version that ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
+from penstock.record import Int64Array
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.layouts import (
@@ -157,9 +158,10 @@ class TypedVersionedKeyValueStore(TypedStore):
 
     # ---------- what the task calls
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Put the version that a changelog record of `timestamp` (ms) stands for."""
-        self.put_serialized(key, value, timestamp)
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Put the versions that changelog records of `timestamps` (ms) stand for, in turn."""
+        for key, value, timestamp in zip(keys, values, timestamps.tolist(), strict=True):
+            self.put_serialized(key, value, timestamp)
 
     # ---------- helpers
 

@@ -193,11 +193,12 @@ class TypedWindowStore(TypedStore):
         deserialize = self._serdes.deserialize_without_headers
         return [(start, deserialize(data)) for start, _, data in found]
 
-    def restore(self, key: bytes, value: bytes | None, timestamp: int) -> None:
-        """Write an entry that a changelog record of `timestamp` (ms) stands for; later duplicates count on from it."""
-        super().restore(key, value, timestamp)
-        if self._duplicates:
-            self._sequence = sequence_of(key)
+    def restore(self, keys: Sequence[bytes], values: Sequence[bytes | None], timestamps: Int64Array) -> None:
+        """Write the entries that changelog records of `timestamps` (ms) stand for, in turn; later duplicates count on
+        from the last one."""
+        super().restore(keys, values, timestamps)
+        if self._duplicates and keys:
+            self._sequence = sequence_of(keys[-1])
             self._metadata[self._sequence_name] = self._metadata[self._logged_name] = self._sequence
 
     # ---------- helpers

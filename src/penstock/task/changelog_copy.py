@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import orjson
 
 from penstock.config import StreamsConfig
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Base, StoreBuilder
 from penstock.state.build import restore_store
-from penstock.state.changelog_format import ChangelogRecord
 
 
 @dataclass(frozen=True)
@@ -108,13 +108,8 @@ class ChangelogCopy:
 
         Raises ProcessorStateError for a record that is not of such a store.
         """
-        timestamps = batch.timestamps.tolist()
-        rows = zip(batch.keys, batch.values, timestamps, strict=True)
-        records = (
-            ChangelogRecord(key, value, timestamp, batch.headers_at(row))
-            for row, (key, value, timestamp) in enumerate(rows)
-            if key is not None
-        )
-        changes = restore_store(self._stores[store], self._config, self.base.view(store), self._metadata, records)
+        if None in batch.keys:
+            batch = batch.take(np.array([row for row, key in enumerate(batch.keys) if key is not None], np.int64))
+        changes = restore_store(self._stores[store], self._config, self.base.view(store), self._metadata, batch)
         self._offsets[self._changelogs[store]] = next_offset
         self.base.apply({store: changes}, self.stamp.encode())
