@@ -158,10 +158,14 @@ class Instance:
         actions, self._actions = self._actions, []
         return actions
 
+    def wants_records(self) -> bool:
+        """Return whether records that arrive now can be given to a task at once."""
+        return self._phase is Phase.RUNNING and self._out < self._settings.in_flight
+
     def next_due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
-        if self._phase is Phase.RUNNING and not self._paused:
+        if self.wants_records() and not self._paused:
             times.append(self._tasks.next_due_ms())
         if self._phase is Phase.RUNNING and self._has_changes():
             times.append(self._committed_at + self._settings.commit_interval_ms)

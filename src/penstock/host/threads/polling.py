@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import queue
+from contextlib import suppress
 from typing import Protocol
 
 from penstock.client.api import Consumer
@@ -94,6 +95,7 @@ class Polling:
         self._ends: dict[TopicPartition, int] = {}
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
+        self._ticked_at = 0
         self._figures = figures
 
     def post(self, event: v.Event) -> None:
@@ -105,23 +107,35 @@ class Polling:
         self._membership.start()
         while self._ended is None:
             event = self._next_event()
-            self._handle(v.Tick() if event is None else event)
+            if event is not None:
+                self._handle(event)
         return self._ended.error
 
     def _next_event(self) -> v.Event | None:
-        """Return the next event, None if time has passed."""
-        try:
+        """Return the next event, None if there is none yet; a tick where time alone has something to do.
+
+        Records are fetched when they can be processed. Until then they stay with the consumer, so that one run takes
+        all that has come, and nothing piles up here of partitions that would have to be paused.
+        """
+        with suppress(queue.Empty):
             return self._events.get_nowait()
-        except queue.Empty:
-            pass
-        try:
-            if self._poll(0 if self._out else self._wait_ms()):
+        wait_ms = self._wait_ms()
+        with suppress(queue.Empty):
+            if self._out and not self._instance.wants_records():
+                return self._events.get(timeout=wait_ms / 1000)
+            if self._poll(0 if self._out else wait_ms):
                 return self._events.get_nowait()
             if self._out:
-                return self._events.get(timeout=_BUSY_SECONDS)
-        except queue.Empty:
-            pass
-        return None
+                return self._events.get(timeout=min(wait_ms / 1000, _BUSY_SECONDS))
+        return self._tick()
+
+    def _tick(self) -> v.Tick | None:
+        """Return a tick if one is due: for the core, or since the last one was long ago."""
+        now, due = self._clock.milliseconds(), self._instance.next_due_ms()
+        if now < self._ticked_at + self._poll_ms and (due is None or now < due):
+            return None
+        self._ticked_at = now
+        return v.Tick()
 
     def _wait_ms(self) -> int:
         due = self._instance.next_due_ms()

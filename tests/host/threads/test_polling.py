@@ -1,0 +1,87 @@
+"""The polling thread: when it asks the consumer, and when it waits for answers."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from penstock.clock import SystemClock
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.instance import Phase
+from penstock.host.threads.polling import Polling
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.task.idling import NO_WAIT
+
+TASK = TaskId(0, 0)
+PARTITION = TopicPartition("in", 0)
+LONG_MS = 600_000  # no wait of a test ends by time
+
+
+class _Core:
+    """Follows a partition, and runs its task for each batch that arrives; ends behind the second run."""
+
+    phase = Phase.RUNNING
+
+    def __init__(self) -> None:
+        self.in_flight = False
+        self.seen: list[v.Event] = []
+
+    def wants_records(self) -> bool:
+        return not self.in_flight
+
+    def next_due_ms(self) -> int | None:
+        return None
+
+    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+        self.seen.append(event)
+        match event:
+            case v.Assigned():
+                return [v.Follow({PARTITION: 0})]
+            case v.Arrived(partition, batch):
+                self.in_flight = True
+                return [v.Run(TASK, [(partition, batch)], NO_WAIT, now)]
+            case v.Ran():
+                self.in_flight = False
+                runs = sum(isinstance(each, v.Ran) for each in self.seen)
+                return [v.End(None)] if runs == 2 else []
+            case _:
+                return []
+
+
+class _Consumer:
+    """Has a record at each poll."""
+
+    def __init__(self, core: _Core) -> None:
+        self._core = core
+        self.polled_in_flight = False
+
+    def poll(self, timeout_ms: int, most: int) -> list[tuple[TopicPartition, RecordBatch]]:
+        self.polled_in_flight |= self._core.in_flight
+        return [(PARTITION, RecordBatch([b"k"], [b"v"], np.zeros(1, np.int64), np.zeros(1, np.int64)))]
+
+    def incremental_assign(self, positions: Any) -> None:
+        pass
+
+    def reached_ends(self) -> dict[TopicPartition, int]:
+        return {}
+
+
+def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_end_the_wait() -> None:
+    core = _Core()
+    consumer = _Consumer(core)
+
+    def answer(action: v.Run) -> None:
+        threading.Timer(0.02, polling.post, [v.Ran(TASK, records=1)]).start()
+
+    figures = SimpleNamespace(take=lambda event: None, commit_ended=lambda now: None)
+    membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
+    workers: Any = SimpleNamespace(do=answer)
+    parts: Any = core, consumer, None, membership, workers, None
+    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures)  # type: ignore[arg-type]  # of the figures, what is used
+    polling.run()
+    assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
+    assert not consumer.polled_in_flight
