@@ -83,6 +83,24 @@ def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known
     assert (run.records, run.wait.lagging) == ([], set())
 
 
+def test_what_becomes_known_of_ends_while_a_task_is_busy_lets_it_look_again_behind_that() -> None:
+    tasks = manager()
+    tasks.arrived(A, records(1))
+    assert tasks.next_run(0) is not None
+    tasks.know_ends({A: 1, B: 0})
+    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert run.wait.lagging == set()
+    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks[FIRST].busy = True  # a commit
+    tasks.reached({B: 1})
+    tasks[FIRST].busy, tasks[FIRST].due_ms = False, None  # which is done, and leaves nothing due
+    assert tasks.next_run(0) is not None
+    tasks[FIRST].ran(Ran(FIRST))
+    assert tasks.next_run(0) is None
+
+
 def test_a_task_with_one_partition_or_without_patience_waits_for_nothing() -> None:
     tasks = manager(**{"max.task.idle.ms": -1})
     tasks.arrived(A, records(1))

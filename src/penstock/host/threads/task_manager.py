@@ -63,6 +63,7 @@ class ActiveTask:
         """The next offset of each partition to arrive."""
         self.waiting_bytes = 0
         self._idle_ms = idle_ms
+        self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
         self._rate: float | None = None
@@ -78,7 +79,7 @@ class ActiveTask:
             queue.clear()
         self._bytes = dict.fromkeys(self._queues, 0)
         self.positions = {}
-        self.due_ms, self.changed, self.waiting_bytes = None, False, 0
+        self.due_ms, self.changed, self.waiting_bytes, self._looks_again = None, False, 0, False
 
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Take records that have arrived; those from before the position are dropped."""
@@ -88,9 +89,9 @@ class ActiveTask:
             self.positions[partition] = int(batch.offsets[-1]) + 1
 
     def look_again(self) -> None:
-        """Let the task check whether waiting records may be processed now."""
-        if self.waiting_bytes:
-            self.due_ms = 0
+        """Let the task check whether waiting records may be processed now; behind what it does already, which began
+        before."""
+        self._looks_again = True
 
     def records(self, partition: TopicPartition) -> int:
         """Return how many records of `partition` wait to be given to the task."""
@@ -104,7 +105,8 @@ class ActiveTask:
         """Return whether the task has something to do at `now` (ms)."""
         if self.state is not TaskState.RUNNING or self.busy:
             return False
-        return any(self._queues.values()) or (self.due_ms is not None and self.due_ms <= now)
+        is_due = self.due_ms is not None and self.due_ms <= now
+        return is_due or any(self._queues.values()) or (self._looks_again and self.waiting_bytes > 0)
 
     def weight(self) -> int:
         """Return how many records wait for the task."""
@@ -115,6 +117,7 @@ class ActiveTask:
         most = FIRST_RECORDS if self._rate is None else max(1, int(self._rate * _SLICE_NS))
         records = [(partition, self._take(partition, most)) for partition, queue in self._queues.items() if queue]
         self.busy = self.changed = True
+        self._looks_again = False
         return Run(self.id, records, self._wait(ends), now)
 
     def ran(self, event: Ran) -> None:
