@@ -1,4 +1,5 @@
-"""Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do.
+"""Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do; and
+the way from an application of Kafka Streams to Spark, which begins with its offsets and changelog topics.
 
 An application is named by its configuration, which locates its checkpoint, or by the directory of the checkpoint. A
 savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
@@ -6,11 +7,16 @@ savepoint is named by its directory: a path, or a URI of a file system that pyar
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any, Final
 
+from penstock.client.api import Admin, Fetcher
+from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.directories import application_path
@@ -18,11 +24,23 @@ from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.lock import CheckpointLock
-from penstock.host.spark.checkpoints.savepoint import SavepointDescription
+from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
+from penstock.host.spark.driver.importing import TaskState, check_empty, make_checkpoint
+from penstock.host.threads.handing_over import HandingOver
+from penstock.host.threads.handing_over import TaskState as SavedTask
+from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.takeover import Takeover, members_in_the_way, plan_takeover
+from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
+from penstock.record import PartitionBatch, TopicPartition
+from penstock.state.lmdb import LmdbBase
 
 Application = StreamsConfig | Mapping[str, Any] | str
 """A configuration, or the directory of a checkpoint."""
+
+_MOST_WAITING: Final = 1_000_000
+"""Records between two tasks that one task may have to take after an import: they are in memory together."""
 
 
 def take(application: Application, directory: str) -> SavepointDescription:
@@ -58,6 +76,158 @@ def restore(
     with _locked(target, config, name):
         savepoint.restore(source, target, name, partitions)
     return held
+
+
+def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Takeover:
+    """Create the checkpoint of an application from the committed offsets of its group and its changelog topics, which
+    Kafka Streams has written; the next start on Spark continues from there.
+
+    The application with this application.id must be stopped, and nothing in Kafka is changed. The stores are restored
+    one task after the other, in a temporary directory of this machine.
+
+    Args:
+        topology: of the program; its stores and operators have the names that the other application has given them.
+        config: its configuration.
+
+    Returns:
+        what was taken over.
+
+    Raises:
+        StreamsError: the group has members or has committed nothing, a topic or a store does not fit, or there is a
+            checkpoint already; LockError if a program runs on it.
+    """
+    checked, name = _config(config), str(_config(config).required("application.id"))
+    built = built_topology(topology, name)
+    checked = checked.overridden(built.config_overrides)
+    checkpoint = _checkpoint(checked)
+    check_empty(checkpoint)
+    plan = plan_takeover(built, checked)
+    if not plan.obstacles and all(each.committed is None for each in plan.inputs):
+        raise StreamsError(
+            f"The group {name} has committed no offset, so there is nothing to import. Is application.id that of the "
+            "other application, and bootstrap.servers its brokers?"
+        )
+    _check(name, "imported", plan.obstacles)
+    with ExitStack() as opened:
+        opened.enter_context(_locked(checkpoint, checked, name))
+        admin, fetcher = ConfluentAdmin(checked), ConfluentFetcher(checked)
+        opened.callback(admin.close)
+        opened.callback(fetcher.close)
+        layout = layout_of(built, checked, admin.topics())
+        make_checkpoint(built, checked, checkpoint, admin, _task_states(layout, admin, fetcher))
+    return plan
+
+
+def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> int:
+    """Bring the changelog topics and the offsets of the group of an application to the state of a savepoint, as Kafka
+    Streams has them: Kafka Streams in Java continues from there.
+
+    Topics that are missing are created; to those that exist only the differences are written. An export that failed can
+    be repeated, and one that has succeeded writes nothing when it is repeated.
+
+    Args:
+        directory: of the savepoint.
+        topology: of the program, the same as in the savepoint.
+        config: its configuration.
+
+    Returns:
+        how many records were written.
+
+    Raises:
+        StreamsError: there is no such savepoint, it is of another program, the group has members or has read further,
+            or a topic is not that of its store; LockError if the application runs on Spark.
+    """
+    checked, name = _config(config), str(_config(config).required("application.id"))
+    built = built_topology(topology, name)
+    checked = checked.overridden(built.config_overrides)
+    saved = SavedState(Checkpoint(directory))
+    if saved.metadata.application_id != name:
+        raise StreamsError(
+            f"The savepoint {directory} is of {saved.metadata.application_id}, and the topics would be those of {name}:"
+            " restore it for that application (penstock savepoint restore), start it once, and export its savepoint."
+        )
+    with ExitStack() as opened:
+        checkpoint = _checkpoint(checked)
+        if checkpoint.read_metadata() is not None:
+            opened.enter_context(_locked(checkpoint, checked, name))
+        admin, fetcher, producer = ConfluentAdmin(checked), ConfluentFetcher(checked), ConfluentProducer(checked)
+        for client in (admin, fetcher, producer):
+            opened.callback(client.close)
+        topics = admin.topics()
+        known = {topic: count for topic, count in topics.items() if topic not in built.repartition_topics}
+        evolution = evolve(saved.metadata.shape, topology_shape(built, checked, known), saved.metadata.removed)
+        different = evolution.refused or evolution.differences
+        if different:
+            _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
+        layout = layout_of(built, checked, topics)
+        handing_over = HandingOver(layout, admin, fetcher, producer, _open_base)
+        states = {
+            task: SavedTask(
+                partial(saved.entries, str(task)),
+                saved.clocks(str(task)),
+                {p: saved.position(p) for p in group if p.topic not in built.repartition_topics},
+                saved.waiting,
+            )
+            for task, group in layout.groups.items()
+        }
+        _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
+        return handing_over.write(states)
+
+
+@contextmanager
+def _open_base() -> Iterator[LmdbBase]:
+    with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
+        base = LmdbBase(directory)
+        try:
+            yield base
+        finally:
+            base.close()
+
+
+def _task_states(layout: Layout, admin: ConfluentAdmin, fetcher: Fetcher) -> Iterator[TaskState]:
+    """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
+    it."""
+    with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
+
+        def open_base(task: TaskId) -> LmdbBase:
+            return LmdbBase(f"{directory}/{task}")
+
+        opener = StateOpener(layout, admin, fetcher, open_base, SystemClock())
+        for task in sorted(layout.groups):
+            state = opener.open(task)
+            try:
+                waiting = {p: at for p, at in state.positions.items() if p.topic in layout.topology.repartition_topics}
+                positions = {p: at for p, at in state.positions.items() if p not in waiting}
+                rows = _rows(admin, fetcher, task, waiting)
+                yield TaskState(task, state.base, state.checkpoint, positions, rows, state.stamp.encode())
+            finally:
+                state.base.close()
+    name = str(layout.config["application.id"])
+    _check(name, "imported", tuple(members_in_the_way(admin.describe_group(name))))
+
+
+def _rows(admin: Admin, fetcher: Fetcher, task: TaskId, waiting: Mapping[TopicPartition, int]) -> list[PartitionBatch]:
+    """Return the records of repartition topics that a task has not taken; raises StreamsError if they are too many."""
+    ends = admin.end_offsets(list(waiting), read_committed=True)
+    count = sum(ends[partition] - start for partition, start in waiting.items())
+    if count > _MOST_WAITING:
+        raise StreamsError(
+            f"Task {task} has up to {count:,} records of {', '.join(sorted({p.topic for p in waiting}))} still to "
+            f"process; at most {_MOST_WAITING:,} can be imported. Start the other application until it has processed "
+            "them (penstock groups describe shows its lag), then import."
+        )
+    return [
+        PartitionBatch(*partition, batch)
+        for partition, start in waiting.items()
+        if start < ends[partition]
+        for batch in fetcher.fetch(partition, start, ends[partition], read_committed=True)
+    ]
+
+
+def _check(application_id: str, what: str, obstacles: tuple[str, ...]) -> None:
+    if obstacles:
+        lines = "\n".join(f"  - {line}" for line in obstacles)
+        raise StreamsError(f"The state of {application_id} cannot be {what}:\n{lines}\nNothing was changed.")
 
 
 def list_savepoints(directory: str) -> list[SavepointDescription]:

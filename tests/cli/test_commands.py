@@ -355,6 +355,43 @@ def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callab
     assert json.loads(run("reset", str(program), "--json").out).items() >= nothing.items()
 
 
+COUNTING = """
+from penstock import Materialized, Serdes, StreamsBuilder
+
+serdes = {{"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}}
+config = {{"application.id": {name!r}, "state.dir": {state!r}, **serdes}}
+builder = StreamsBuilder()
+builder.table({source!r}, materialized=Materialized.as_("kept"))
+topology = builder.build()
+"""
+
+
+def test_the_state_of_an_application_is_imported_and_exported(
+    run: Run, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    name = unique_name("app")
+    source, changelog = f"{name}-in", f"{name}-kept-changelog"
+    program = tmp_path / "program.py"
+    program.write_text(COUNTING.format(name=name, state=str(tmp_path / "state"), source=source))
+    assert run("topics", "create", source, changelog).code == 0
+    for topic in (source, changelog):
+        run("produce", topic, "--key-separator", ":", standard_input="a:1\n")
+    assert run("savepoint", "import", str(program)).code == 2
+    nothing = run("savepoint", "import", str(program), "--from-kafka")
+    assert nothing.code == 1
+    assert f"The group {name} has committed no offset" in nothing.err
+    assert run("groups", "reset", name, "--topic", source, "--to", "latest").code == 0
+    imported = run("savepoint", "import", str(program), "--from-kafka")
+    assert (imported.code, imported.err) == (0, "")
+    assert "stores kept (1 record)" in imported.out
+    saved = str(tmp_path / "saved")
+    assert run("savepoint", "take", str(program), saved).code == 0
+    assert run("savepoint", "export", saved, str(program)).code == 2
+    assert "wrote 0 records" in run("savepoint", "export", saved, str(program), "--to-kafka").out
+    assert run("topics", "delete", changelog).code == 0
+    assert "wrote 1 record, and the offsets" in run("savepoint", "export", saved, str(program), "--to-kafka").out
+
+
 def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None:
     name = unique_name("t")
     run("topics", "create", name, "--topic-config", "retention.ms=5")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from penstock.host.inline import ProducedRecord
 from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, RecordMetadata, ValueTimestampHeaders
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change
-from penstock.state.build import build_store, restore_store
+from penstock.state.build import build_store, changelog_records, restore_store
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.changelog_format import (
     BUFFER_HEADERS,
@@ -137,6 +138,29 @@ def test_stores_restored_from_the_changelog_of_kafka_hold_what_kafkas_held(case:
         records = [_record_of(row) for step in case["changelog"] for row in step if row[0] == topic]
         if records:
             assert content(_restored(builders[name], config, records), case) == held
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case["stores"]], ids=lambda case: case["id"])
+def test_stores_are_made_again_from_the_records_of_their_entries(case: Case) -> None:
+    config = StreamsConfig(settings.configuration(case, "auto"), environment={})
+    built = case_runner.build(case, config.given()).build(settings.APPLICATION_ID)
+    builders = {name: builder for part in built.subtopologies for name, builder in part.stores.items()}
+    for name, held in case["stores"].items():
+        topic = f"{name}-changelog"
+        records = [_record_of(row) for step in case["changelog"] for row in step if row[0] == topic]
+        if records:
+            written = _entries_as_records(builders[name], config, records)
+            assert content(_restored(builders[name], config, written), case) == held
+            assert {record.key for record in written} <= {record.key for record in records}
+
+
+def _entries_as_records(
+    builder: StoreBuilder, config: StreamsConfig, records: Iterable[ChangelogRecord]
+) -> list[ChangelogRecord]:
+    """Return the changelog records of the entries of a store that was restored from `records`."""
+    base = MemoryBase()
+    base.apply({builder.name: restore_store(builder, config, base.view(builder.name), {}, _batch(records))}, b"")
+    return list(changelog_records(builder, config, base.view(builder.name), 7, lambda: nullcontext(MemoryBase())))
 
 
 def _restored(builder: StoreBuilder, config: StreamsConfig, records: Iterable[ChangelogRecord]) -> Any:
@@ -357,15 +381,17 @@ def test_versions_come_back_from_the_changelog(puts: list[tuple[str, str | None,
     store, log = _logged(builder, {})
     for key, value, timestamp in puts:
         store.put(key, value, timestamp)
-    restored = _restored(builder, CONFIG, _taken(log))
-    for key in "abc":
-        assert restored.get(key) == store.get(key)
-        for time in range(0, 201, 10):
-            assert restored.get(key, time) == store.get(key, time)
+    taken = _taken(log)
+    for records in (taken, _entries_as_records(builder, CONFIG, taken)):
+        restored = _restored(builder, CONFIG, records)
+        for key in "abc":
+            assert restored.get(key) == store.get(key)
+            for time in range(0, 201, 10):
+                assert restored.get(key, time) == store.get(key, time)
 
 
 @given(PUTS)
-def test_duplicates_come_back_from_the_changelog_and_count_on(puts: list[tuple[str, str | None, int]]) -> None:
+def test_duplicates_come_back_from_their_entries_and_count_on(puts: list[tuple[str, str | None, int]]) -> None:
     builder = Stores.window_store_builder(DUPLICATES, STRING, STRING)
     store, log = _logged(builder, {})
     for key, value, start in puts:
@@ -373,7 +399,8 @@ def test_duplicates_come_back_from_the_changelog_and_count_on(puts: list[tuple[s
     metadata: dict[str, int] = {}
     view = MemoryBase().view("s")
     restored = MemoryBase()
-    restored.apply({"s": restore_store(builder, CONFIG, view, metadata, _batch(_taken(log)))}, b"")
+    written = _entries_as_records(builder, CONFIG, _taken(log))
+    restored.apply({"s": restore_store(builder, CONFIG, view, metadata, _batch(written))}, b"")
     again = build_store(builder, CONFIG, restored.view("s"), RecordCache(0), _context, metadata)
     again.put("a", "next", 5)  # type: ignore[attr-defined]  # a window store
     store.put("a", "next", 5)

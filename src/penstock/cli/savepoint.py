@@ -1,4 +1,4 @@
-"""`penstock savepoint take | restore | list | inspect | drop`."""
+"""`penstock savepoint take | restore | list | inspect | drop | import | export`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import typer
 from rich.table import Table
 
 from penstock import savepoints
-from penstock.cli.common import Settings, out, parsed_settings
+from penstock.cli.common import Settings, err, out, parsed_settings
 from penstock.cli.program import Program, load_program
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, counted
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
 
 app = typer.Typer(
@@ -109,6 +109,50 @@ def drop(
     """Delete the state of a store that the program no longer has."""
     savepoints.drop(_application(application, config), store)
     out.print(f"Dropped the state of store {store}.")
+
+
+ProgramFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")
+]
+
+
+@app.command("import")
+def import_state(
+    file: ProgramFile,
+    from_kafka: Annotated[
+        bool, typer.Option("--from-kafka", help="Take the offsets of the group and the changelog topics.")
+    ] = False,
+    config: Settings = None,
+) -> None:
+    """Create the checkpoint of a program from what Kafka Streams has left; the next start continues from there."""
+    if not from_kafka:
+        raise typer.BadParameter("say where the state is: --from-kafka", param_hint="import")
+    program = load_program(file)
+    checked = program.configured(parsed_settings(config))
+    taken = savepoints.import_from_kafka(program.topology, checked)
+    for warning in taken.warnings:
+        err.print(warning, markup=False)
+    stores = ", ".join(f"{store.name} ({counted(store.records, 'record')})" for store in taken.stores) or "none"
+    out.print(f"Imported {checked['application.id']} into {checked.checkpoint_directory()}, stores {stores}. Start it.")
+
+
+@app.command("export")
+def export_state(
+    savepoint: Directory,
+    file: ProgramFile,
+    to_kafka: Annotated[
+        bool, typer.Option("--to-kafka", help="Write the offsets of the group and the changelog topics.")
+    ] = False,
+    config: Settings = None,
+) -> None:
+    """Write the state of a savepoint to Kafka, so that Kafka Streams continues from there."""
+    if not to_kafka:
+        raise typer.BadParameter("say where to: --to-kafka", param_hint="export")
+    program = load_program(file)
+    checked = program.configured(parsed_settings(config))
+    written = savepoints.export_to_kafka(savepoint, program.topology, checked)
+    group = checked["application.id"]
+    out.print(f"Exported {savepoint}: wrote {counted(written, 'record')}, and the offsets of the group {group}.")
 
 
 def _program(application: str) -> Program | None:

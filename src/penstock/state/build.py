@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from penstock.config import StreamsConfig
@@ -11,13 +13,24 @@ from penstock.errors import ConfigError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.record import NO_TIMESTAMP, RecordBatch
 from penstock.serdes import Serde
-from penstock.state.api import BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
+from penstock.state.api import Base, BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
-from penstock.state.changelog_format import ChangelogFormat, ChangelogValues, changelog_format
+from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
 from penstock.state.custom import CustomStore, CustomStoreSupplier
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
-from penstock.state.layouts import SESSION_SUFFIX_SIZE, VERSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
+from penstock.state.layouts import (
+    AFTER_SEGMENTS,
+    SEQUENCE_SIZE,
+    SESSION_SUFFIX_SIZE,
+    TIMESTAMP_SIZE,
+    VERSION_SUFFIX_SIZE,
+    WINDOW_SUFFIX_SIZE,
+    pack_timestamp,
+    session_of,
+    timestamp_of,
+    window_start_of,
+)
 from penstock.state.lru import LruStore
 from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import (
@@ -46,9 +59,13 @@ from penstock.state.suppliers import (
 from penstock.state.time_ordered_buffer import TimeOrderedChangeBuffer
 from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import InMemoryUncommittedStore, UncommittedStore
-from penstock.state.versioned_store import TypedVersionedKeyValueStore
+from penstock.state.versioned_store import TypedVersionedKeyValueStore, versions_of
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
+
+_ORDERED: Final = "ordered"
+_CHUNK: Final = 20_000
+"""Entries that are put in order at a time."""
 
 _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """How Kafka's scopes of stores end, by kind."""
@@ -257,6 +274,71 @@ def restore_store(
     store = build_store(builder, config, view, RecordCache(0), _no_context, metadata)
     store.restore(*build.format().entries(records), records.timestamps)
     return store.changes()
+
+
+def changelog_records(
+    builder: StoreBuilder,
+    config: StreamsConfig,
+    view: BaseView,
+    now_ms: int,
+    open_base: Callable[[], AbstractContextManager[Base]],
+) -> Iterator[ChangelogRecord]:
+    """Yield the changelog records from which `restore_store` makes the entries of a store again: one for each entry,
+    and the end of a version where no other follows. Equal entries give equal records in one order.
+
+    view: the committed entries. now_ms: the time of records whose entries have none. open_base: opens an empty base, in
+    which records are put in order where the order of the entries is not that of their writes. Raises ConfigError as
+    `build_store`.
+    """
+    build = _Build(builder, config, view, RecordCache(0), _no_context, {}, lambda records: None, None)
+    format = build.format()
+    for time, key, value in _writes(build, open_base):
+        record = format.record(key, value, RecordContext(now_ms if time is None else time, (), None))
+        unknown = record.timestamp is None or record.timestamp < 0
+        yield record._replace(timestamp=now_ms) if unknown else record
+
+
+def _writes(
+    build: _Build, open_base: Callable[[], AbstractContextManager[Base]]
+) -> Iterator[tuple[int | None, bytes, bytes | None]]:
+    """Yield time (ms, None for unknown), key and value of the writes that make the entries of a store."""
+    entries = build.view.range(None, None, False)
+    match build.builder.supplier:
+        case VersionedBytesStoreSupplier():
+            versions = ((pack_timestamp(at), key, data) for at, key, data in versions_of(build.view))
+            yield from ((timestamp_of(rank), key, data) for rank, key, data in _ordered(versions, open_base))
+        case WindowBytesStoreSupplier(retain_duplicates=True):
+            counted = ((key[-SEQUENCE_SIZE:], key, value) for key, value in entries)
+            yield from ((window_start_of(key), key, value) for _, key, value in _ordered(counted, open_base))
+        case WindowBytesStoreSupplier():
+            yield from ((window_start_of(key), key, value) for key, value in entries)
+        case SessionBytesStoreSupplier():
+            yield from ((session_of(key)[0], key, value) for key, value in entries)
+        case LruMapBytesStoreSupplier():
+            used = ((value[:TIMESTAMP_SIZE], key, value[TIMESTAMP_SIZE:]) for key, value in entries)
+            yield from ((None, key, value) for _, key, value in _ordered(used, open_base))
+        case TimeOrderedBufferBytesStoreSupplier():
+            yield from ((None, key, value) for key, value in build.view.range(None, AFTER_SEGMENTS, False))
+        case KeyValueBytesStoreSupplier(keeps_timestamps=False):
+            yield from ((None, key, value) for key, value in build.plain_buffer().range(None, None, False))
+        case _:
+            yield from ((None, key, value) for key, value in entries)
+
+
+def _ordered(
+    writes: Iterator[tuple[bytes, bytes, bytes | None]], open_base: Callable[[], AbstractContextManager[Base]]
+) -> Iterator[tuple[bytes, bytes, bytes | None]]:
+    """Yield rank, key and value of `writes` by rank and key; of those with the same rank and key, the last one. All
+    ranks have one length."""
+    size = 0
+    with open_base() as base:
+        while chunk := list(islice(writes, _CHUNK)):
+            size = len(chunk[0][0])
+            base.apply(
+                {_ORDERED: {rank + key: b"" if value is None else b"=" + value for rank, key, value in chunk}}, b""
+            )
+        for place, marked in base.view(_ORDERED).range(None, None, False):
+            yield place[:size], place[size:], marked[1:] if marked else None
 
 
 def _no_context() -> RecordContext:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from penstock.record import Int64Array
+from penstock.state.api import BaseView
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.layouts import (
@@ -231,3 +232,17 @@ class TypedVersionedKeyValueStore(TypedStore):
 def _plain(record: VersionedRecord | None) -> VersionedRecord | None:
     """Return `record` without the time until when it was valid."""
     return None if record is None else VersionedRecord(record.value, record.timestamp)
+
+
+def versions_of(view: BaseView) -> Iterator[tuple[int, bytes, bytes | None]]:
+    """Yield, for each version of a store, from when it is valid (ms), its key and its value, None for a delete.
+
+    Ends of versions come first, as deletes: where the next version begins at that time, it is yielded later.
+    """
+    for entry_key, _ in view.range(None, LATEST_PREFIX, False):
+        yield version_of(entry_key)[0], entry_key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE], None
+    for entry_key, value in view.range(None, LATEST_PREFIX, False):
+        data = None if value == _NO_VALUE else value[1:]
+        yield version_of(entry_key)[1], entry_key[SEGMENT_SIZE:-VERSION_SUFFIX_SIZE], data
+    for entry_key, value in view.range(LATEST_PREFIX, None, False):
+        yield timestamp_of(value), entry_key[len(LATEST_PREFIX) :], value[TIMESTAMP_SIZE:]

@@ -86,7 +86,7 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         opened.callback(fetcher.close)
         cluster = opened.enter_context(Cluster(config))
         found = Takeover(admin.describe_group(group))
-        found = replace(found, obstacles=tuple(_members(found.group)))
+        found = replace(found, obstacles=tuple(members_in_the_way(found.group)))
         topics = admin.topics()
         try:
             layout = layout_of(built, config, topics)
@@ -100,7 +100,8 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         return _Inspection(layout, topics, admin, fetcher, committed).completed(found)
 
 
-def _members(group: GroupDescription) -> Iterator[str]:
+def members_in_the_way(group: GroupDescription) -> Iterator[str]:
+    """Yield why nobody else can commit offsets of `group` now."""
     if group.members:
         clients = ", ".join(sorted({f"{member.client_id} at {member.host}" for member in group.members}))
         yield (
@@ -112,6 +113,13 @@ def _members(group: GroupDescription) -> Iterator[str]:
             f"The group {group.group_id} is of the type streams (group.protocol=streams), which other members cannot "
             "join. Save its offsets (penstock groups describe), delete the group, and set them again."
         )
+
+
+def unfit_topics(layout: Layout, topics: Mapping[str, int], admin: Admin, fetcher: Fetcher) -> Iterator[str]:
+    """Yield which internal topics that exist do not fit the tasks of `layout` and their stores. topics: of the brokers,
+    and their partitions."""
+    wrong = list(wrong_partitions(layout, topics))
+    yield from wrong or _Inspection(layout, topics, admin, fetcher, {}).unfit_changelogs()
 
 
 class _Inspection:
@@ -137,7 +145,7 @@ class _Inspection:
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
-        obstacles = [*wrong, *self._out_of_range(begins, ends), *self._other_topics()]
+        obstacles = [*wrong, *self._out_of_range(begins, ends), *self._other_topics(), *self._missing_repartitions()]
         warnings = list(self._without_offset(inputs))
         stores = []
         for changelog, places in sorted(self._changelogs().items()):
@@ -149,10 +157,10 @@ class _Inspection:
                         "another name for the store or its operator? Compare `penstock describe` with its description."
                     )
             elif not wrong:
-                partitions = [partition for _, partition in places]
-                size = self._size(partitions)
+                size = self._size([partition for _, partition in places])
                 stores.append(Store(name, changelog, sum(size.values())))
-                obstacles += self._unfit(name, partitions)
+        if not wrong:
+            obstacles += self.unfit_changelogs()
         return replace(
             found,
             inputs=tuple(self._input(partition, ends[partition]) for partition in inputs),
@@ -160,6 +168,12 @@ class _Inspection:
             obstacles=(*found.obstacles, *obstacles),
             warnings=(*found.warnings, *warnings),
         )
+
+    def unfit_changelogs(self) -> Iterator[str]:
+        """Yield why the records of changelog topics that exist cannot be of their stores."""
+        for changelog, places in sorted(self._changelogs().items()):
+            if changelog in self._topics:
+                yield from self._unfit(places[0][0], [partition for _, partition in places])
 
     def _input(self, partition: TopicPartition, end: int) -> Input:
         found = self._committed.get(partition)
@@ -185,6 +199,15 @@ class _Inspection:
                 yield (
                     f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
                     "describe` gives with those of the other application; if it is old, delete the topic."
+                )
+
+    def _missing_repartitions(self) -> Iterator[str]:
+        """Yield which repartition topics of this topology the application does not have."""
+        for topic in sorted(self._layout.topology.repartition_topics.keys() - self._topics.keys()):
+            if self._committed:
+                yield (
+                    f"There is no topic {topic}, through which this topology repartitions. Does the other application "
+                    "use another name for the operator? Compare `penstock describe` with its description."
                 )
 
     def _own(self) -> frozenset[str]:

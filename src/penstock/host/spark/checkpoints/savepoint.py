@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,11 +26,14 @@ from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
-from penstock.host.spark.checkpoints.rewriting import Rows, hand_on_carried, read_clocks, with_clocks
+from penstock.host.spark.checkpoints.rewriting import Content, Rows, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
-from penstock.record import TopicPartition
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import Entries
+from penstock.state.memory import MemoryBase
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 _TRIES = 8
 """How often a savepoint is started again if a running application deletes files that are being copied."""
@@ -125,6 +129,50 @@ def inspect(savepoint: Checkpoint) -> SavepointDescription:
         len(infos),
         sum(info["bytes"] for info in infos),
     )
+
+
+class SavedState:
+    """The state of the tasks in a savepoint, for who hands it to another host."""
+
+    def __init__(self, savepoint: Checkpoint) -> None:
+        """Open it; raises StreamsError if there is none, or one that is not whole."""
+        self._savepoint = savepoint
+        _, self.metadata, self._manifest = _opened(savepoint)
+        self._offsets = {**self.metadata.begin, **self._manifest.offsets}
+
+    @contextmanager
+    def entries(self, task: str) -> Iterator[Entries]:
+        """Open the stores of a task for the block."""
+        entry = self._manifest.entry(task)
+        if not entry.head:
+            yield MemoryBase()
+            return
+        with Content(self._savepoint, task, entry) as content:
+            yield content
+
+    def clocks(self, task: str) -> TaskCheckpoint:
+        """Return times, schedules and counters of a task."""
+        entry = self._manifest.entry(task)
+        return read_clocks(self._savepoint, task, entry) if entry.head else TaskCheckpoint()
+
+    def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the first record of a partition of the brokers that its task has not taken."""
+        held = next(self.waiting(partition), None)
+        return self._offsets[partition.topic][partition.partition] if held is None else int(held.offsets[0])
+
+    def waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
+        """Yield the records of a partition that were carried to the next epoch, those that a task has held back before
+        those in transit."""
+        ranges: list[CarriedRange] = []
+        for task, entry in sorted(self._manifest.tasks.items()):
+            carried = {"places": {}, "held": []} if entry.carried is None else entry.carried
+            is_held = any(partition == (topic, number) for topic, number, _ in carried["held"])
+            for number, *place in carried["places"].get(partition.topic, ()):
+                if number == partition.partition:
+                    own = CarriedRange(task, carried["id"], *place)
+                    ranges.insert(0 if is_held else len(ranges), own)
+        for row in read_carried(self._savepoint, ranges):
+            yield row.batch
 
 
 def restore(

@@ -81,7 +81,7 @@ def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
     check_can_be_sent(built, config)
     topics = admin.topics()
     if topics.keys() >= set(built.data_frame_topics):  # the first start creates these, in the session
-        _placed(built, config, admin, topics, parallelism=1)
+        placed(built, config, admin, topics, parallelism=1)
 
 
 def prepare(
@@ -143,7 +143,7 @@ def _prepare(
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
     topics = admin.topics()
-    topology, placement = _placed(built, config, admin, topics, parallelism)
+    topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
     inputs = _inputs(topology, placement)
@@ -221,10 +221,11 @@ def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int
         checkpoint.write_description(metadata.plan, stored)
 
 
-def _placed(
+def placed(
     built: BuiltTopology, config: StreamsConfig, admin: Admin, topics: Mapping[str, int], parallelism: int
 ) -> tuple[BuiltTopology, Placement]:
-    """Return the topology with its patterns resolved, and the places of its tasks; raises as `prepare`."""
+    """Return the topology with its patterns resolved, and the places of its tasks. topics: of the brokers, and their
+    partitions. parallelism: as of `prepare`. Raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal).without_data_frames()
     wanted = {*source_topics(topology), *written_topics(topology, config)}
@@ -247,8 +248,9 @@ def _new_version(
     now = shape(description.topology, description.placement)
     if metadata is None or evolution is None:
         return topology_versions.first_version(checkpoint, description, now, begin, stored)
-    lines = "\n".join(f"  {line}" for line in evolution.lines())
-    _log.warning("The program has changed; it continues with the checkpoint %s:\n%s", checkpoint.uri, lines)
+    if metadata.partitions:
+        lines = "\n".join(f"  {line}" for line in evolution.lines())
+        _log.warning("The program has changed; it continues with the checkpoint %s:\n%s", checkpoint.uri, lines)
     return topology_versions.next_version(checkpoint, metadata, description, evolution, now, begin, stored)
 
 
@@ -263,8 +265,8 @@ def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
     if metadata is None and checkpoint.has_remains():
         raise StreamsError(
             f"The checkpoint {checkpoint.uri} is incomplete: it has state, but the file {checkpoint.uri}/metadata is "
-            "missing. Either the restore of a savepoint did not finish: run it again. Or files were deleted: restore "
-            "the whole directory from one copy, or start over without its state (penstock reset)."
+            "missing. Either the import or the restore of a savepoint did not finish: run it again. Or files were "
+            "deleted: restore the whole directory from one copy, or start over without its state (penstock reset)."
         )
     return metadata
 
@@ -287,9 +289,9 @@ def _continuing_version(
     metadata: Metadata | None, evolution: Evolution | None, placement: Placement, config: StreamsConfig, knows_all: bool
 ) -> Metadata | None:
     """Return the topology version of `metadata` if the program can continue in it: the same shape, and no other
-    partitions requested by name. knows_all: whether every input has a position, which is not so in a re-partitioned
-    savepoint, and no topic was created again."""
-    if metadata is None or evolution is None or evolution.differences or not knows_all:
+    partitions requested by name. One that was imported has no partitions yet. knows_all: whether every input has a
+    position, which is not so in a re-partitioned savepoint, and no topic was created again."""
+    if metadata is None or evolution is None or evolution.differences or not knows_all or not metadata.partitions:
         return None
     asked = config["penstock.spark.partitions"] is not None
     counts = placement.partitions, placement.sink_partitions

@@ -1,0 +1,115 @@
+"""Makes a checkpoint from the state of tasks that another host has run, so that the next start goes on from there.
+
+The checkpoint has one manifest, with a snapshot of each task. What lay between the tasks, in repartition topics, is
+carried to the first epoch. Nobody sees the checkpoint before its metadata are written, last.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from penstock.client.api import Admin
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.carried import encode_carried
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
+from penstock.host.spark.checkpoints.stored_description import dump_for_checkpoint
+from penstock.host.spark.driver.preparation import placed
+from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.placement import shape
+from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.record import PartitionBatch, TopicPartition
+from penstock.state.api import Entries
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+_FIRST_EPOCH = 1
+
+
+class TaskState(NamedTuple):
+    """The state of one task.
+
+    entries: of its stores; they need to be there only until the next state is asked for. positions: the next offset of
+    each partition of brokers that it reads. waiting: records of repartition topics that it has not taken. identity: of
+    the entries, equal for equal ones alone.
+    """
+
+    task: TaskId
+    entries: Entries
+    checkpoint: TaskCheckpoint
+    positions: dict[TopicPartition, int]
+    waiting: Sequence[PartitionBatch]
+    identity: bytes
+
+
+def check_empty(checkpoint: Checkpoint) -> None:
+    """Raise StreamsError if there is a checkpoint already."""
+    if checkpoint.read_metadata() is not None:
+        raise StreamsError(
+            f"A checkpoint already exists at {checkpoint.uri}. Import into another directory (penstock.checkpoint.dir),"
+            " or stop its application and delete it first."
+        )
+
+
+def make_checkpoint(
+    built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, admin: Admin, states: Iterable[TaskState]
+) -> Metadata:
+    """Make the checkpoint of an application whose tasks have these states; return its metadata.
+
+    states: of all tasks, one after the other; what they raise leaves no checkpoint behind.
+
+    Raises StreamsError if there is a checkpoint already, and as `preparation.check`.
+    """
+    check_empty(checkpoint)
+    checkpoint.delete_manifests()  # of an import that failed
+    topics = admin.topics()
+    topology, placement = placed(built, config, admin, topics, parallelism=1)
+    global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
+    ids = admin.topic_ids({*placement.source_partitions, *global_topics} & topics.keys())
+    now = SystemClock().milliseconds()
+    partitions = {**topics, **placement.source_partitions}
+    description = ApplicationDescription(
+        config, topology, placement, partitions, {}, checkpoint.uri, "", "", 0, False, "", topic_ids=ids
+    )
+    kinds = kinds_of_stores(description)
+    metadata = Metadata(
+        uuid.uuid4().hex,
+        uuid.uuid4().hex,
+        description.application_id,
+        {},
+        (),  # as many as the session has cores: the first start chooses
+        0,
+        shape(topology, placement),
+        start_epoch=_FIRST_EPOCH,
+        start_ms=now,
+        topic_ids=ids,
+        former_owners=None,  # the application may have run on Spark before
+    )
+    positions: dict[TopicPartition, int] = {}
+    tasks: dict[str, TaskEntry] = {}
+    for state in states:
+        name = str(state.task)
+        identity = metadata.checkpoint_id.encode() + state.identity
+        entry = write_state(checkpoint, name, state.entries, kinds[name], state.checkpoint, identity)
+        carried = encode_carried(_FIRST_EPOCH, (), state.waiting, config["penstock.row.max.bytes"])
+        if carried is not None:
+            fields, data = carried
+            checkpoint.write_segment(name, fields["id"], data, lambda: None)
+            entry = replace(entry, carried=fields)
+        tasks[name] = replace(entry, due_ms=0)  # so that its processors are initialised, also without input
+        positions.update(state.positions)
+    begin: dict[str, list[int]] = {}
+    for partition in sorted(positions):
+        begin.setdefault(partition.topic, []).append(positions[partition])
+    manifest = Manifest(metadata.query_id, _FIRST_EPOCH, 0, now, now, tasks, begin)
+    checkpoint.write_manifest(manifest, lambda: None)
+    stored = dump_for_checkpoint(description)
+    checkpoint.write_description(stored.digest, stored.data)
+    entered = replace(metadata, begin=begin, plan=stored.digest)
+    checkpoint.write_metadata(entered)
+    return entered

@@ -1,0 +1,203 @@
+"""Brings the changelog topics and the offsets of an application to a state that another host has made of it, so that an
+instance, or Kafka Streams in Java, goes on from there.
+
+What the topics stand for is compared with the state, and only what differs is written: deletes and changes, behind what
+is there. So copies of the stores that instances have on their disks stay valid, and what was done once is not done
+again. The offsets are committed last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from hashlib import blake2b
+from itertools import islice, zip_longest
+from typing import Final, NamedTuple
+
+import orjson
+
+from penstock.client.api import Admin, Fetcher, OffsetAndMetadata, Producer
+from penstock.errors import ProcessorStateError
+from penstock.host.threads.committing import offsets_of
+from penstock.host.threads.internal_topics import make_internal_topics
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.takeover import unfit_topics
+from penstock.plan.subtopology import TaskId
+from penstock.record import RecordBatch, TopicPartition
+from penstock.state.api import Base, Entries, StoreBuilder
+from penstock.state.build import changelog_records
+from penstock.state.changelog_format import ChangelogRecord
+from penstock.state.layouts import pack_timestamp
+from penstock.state.suppliers import VersionedBytesStoreSupplier
+from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+_CHUNK: Final = 20_000
+"""Records that are compared at a time."""
+
+OpenBase = Callable[[], AbstractContextManager[Base]]
+"""Opens an empty base for a block."""
+
+
+class TaskState(NamedTuple):
+    """The state of one task. entries: opens its stores. positions: the next offset of each partition of brokers that it
+    reads. waiting: returns the records of a partition of a repartition topic that it has not taken, in order."""
+
+    entries: Callable[[], AbstractContextManager[Entries]]
+    checkpoint: TaskCheckpoint
+    positions: Mapping[TopicPartition, int]
+    waiting: Callable[[TopicPartition], Iterable[RecordBatch]]
+
+
+class HandingOver:
+    """Hands the tasks of one application over."""
+
+    def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, producer: Producer, open_base: OpenBase) -> None:
+        """Write nothing yet. producer: one without transactions. open_base: of bases on disk."""
+        self._layout = layout
+        self._admin = admin
+        self._fetcher = fetcher
+        self._producer = producer
+        self._open_base = open_base
+        self._group = str(layout.config.required("application.id"))
+
+    def obstacles(self, states: Mapping[TaskId, TaskState]) -> Iterator[str]:
+        """Yield why the state cannot be handed over: a topic is not that of its store, or an instance has gone on."""
+        yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
+        positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
+        for partition, found in sorted(self._admin.committed_offsets(self._group, list(positions)).items()):
+            if found.metadata and found.offset > positions[partition]:
+                yield (
+                    f"The group {self._group} has read {partition} up to offset {found.offset}, and this state is of "
+                    f"offset {positions[partition]}: an instance has gone on since. To go back to this state, delete "
+                    f"the offsets of the group first: penstock groups delete {self._group}"
+                )
+
+    def write(self, states: Mapping[TaskId, TaskState]) -> int:
+        """Make the topics that are missing, write what differs and commit the offsets; return how many records were
+        written. After an error it can be done again.
+
+        Raises StreamsError if topics have other partitions, or a task remembers more than offsets can have beside them;
+        ProcessorStateError for a changelog of another kind of store; KafkaError if brokers do not answer.
+        """
+        for task, state in states.items():
+            offsets_of(task, state.positions, state.checkpoint)
+        make_internal_topics(self._layout, self._admin, self._admin.topics())
+        written = 0
+        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        for task, state in sorted(states.items()):
+            for partition, record in self._changes(task, state):
+                self._send(partition, record)
+                written += 1
+            positions = dict(state.positions)
+            for partition in self._layout.groups[task]:
+                if partition.topic in self._layout.topology.repartition_topics:
+                    positions[partition], sent = self._hand_waiting(partition, state)
+                    written += sent
+            self._producer.flush()
+            offsets.update(offsets_of(task, positions, state.checkpoint))
+        self._admin.commit_offsets(self._group, offsets)
+        return written
+
+    def _changes(self, task: TaskId, state: TaskState) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
+        """Yield the records that the changelogs of `task` lack."""
+        changelogs = self._layout.followed_changelogs(task)
+        if not changelogs:
+            return
+        stores, now_ms = self._layout.spec(task).stores, max(state.checkpoint.stream_time, 0)
+        with state.entries() as wanted, self._open_base() as there, self._open_base() as scratch:
+            self._restore(stores, changelogs, there)
+            for name, partition in changelogs.items():
+                records = partial(self._records, stores[name], now_ms)
+                for record in _differences(stores[name], records, there, wanted, now_ms, scratch):
+                    yield partition, record
+
+    def _records(self, builder: StoreBuilder, now_ms: int, entries: Entries) -> Iterator[ChangelogRecord]:
+        config, view = self._layout.config, entries.view(builder.name)
+        return changelog_records(builder, config, view, now_ms, self._open_base)
+
+    def _restore(
+        self, stores: Mapping[str, StoreBuilder], changelogs: Mapping[str, TopicPartition], base: Base
+    ) -> None:
+        """Bring `base` to the ends of `changelogs`."""
+        copy = ChangelogCopy(stores, changelogs, self._layout.config, base)
+        partitions = list(changelogs.values())
+        begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
+        for store, partition in changelogs.items():
+            start, end = begins[partition], ends[partition]
+            try:
+                for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                    copy.apply(store, batch, int(batch.offsets[-1]) + 1)
+            except ProcessorStateError as error:
+                raise ProcessorStateError(f"Store {store}, {partition}: {error}") from error
+
+    def _hand_waiting(self, partition: TopicPartition, state: TaskState) -> tuple[int, int]:
+        """Write the records of a repartition topic that wait, unless they are what follows the committed offset; return
+        the offset of the first, and how many were written."""
+        (begin,) = self._admin.beginning_offsets([partition]).values()
+        (end,) = self._admin.end_offsets([partition]).values()
+        committed = self._admin.committed_offsets(self._group, [partition])
+        start = committed[partition].offset if partition in committed else begin
+        if begin <= start <= end:
+            batches = self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ()
+            if all(there == wanted for there, wanted in zip_longest(_rows(batches), _rows(state.waiting(partition)))):
+                return start, 0
+        written = 0
+        for record in _rows(state.waiting(partition)):
+            self._send(partition, record)
+            written += 1
+        return end, written
+
+    def _send(self, partition: TopicPartition, record: ChangelogRecord) -> None:
+        key, value, timestamp, headers = record
+        self._producer.send(partition.topic, key, value, partition.partition, timestamp, headers)
+
+
+def _differences(
+    builder: StoreBuilder,
+    records: Callable[[Entries], Iterator[ChangelogRecord]],
+    there: Entries,
+    wanted: Entries,
+    now_ms: int,
+    scratch: Base,
+) -> Iterator[ChangelogRecord]:
+    """Yield the records that turn the entries of a store that are `there` into those that are `wanted`: deletes first,
+    since the last record of duplicates says how they are counted on. records: gives those of entries. scratch: has what
+    is compared."""
+    versioned = isinstance(builder.supplier, VersionedBytesStoreSupplier)
+    before, after = f"{builder.name} before", f"{builder.name} after"
+    for side, entries in ((before, there), (after, wanted)):
+        for chunk in _chunks(records(entries)):
+            scratch.apply({side: {_place(each, versioned): _digest(each) for each in chunk}}, b"")
+    if not versioned:  # what a versioned store has no longer has expired
+        kept = scratch.view(after)
+        for place, _ in scratch.view(before).range(None, None, False):
+            if kept.get(place) is None:
+                yield ChangelogRecord(place, None, now_ms)
+    for chunk in _chunks(records(wanted)):
+        known = scratch.view(before).multi_get([_place(each, versioned) for each in chunk])
+        yield from (each for each, digest in zip(chunk, known, strict=True) if digest != _digest(each))
+
+
+def _place(record: ChangelogRecord, versioned: bool) -> bytes:
+    """Return what a later record of the same place replaces `record` by."""
+    return pack_timestamp(record.timestamp or 0) + record.key if versioned else record.key
+
+
+def _digest(record: ChangelogRecord) -> bytes:
+    value = None if record.value is None else record.value.hex()
+    headers = [[name, None if data is None else data.hex()] for name, data in record.headers]
+    return blake2b(orjson.dumps([value, record.timestamp, headers]), digest_size=16).digest()
+
+
+def _chunks(records: Iterator[ChangelogRecord]) -> Iterator[Sequence[ChangelogRecord]]:
+    while chunk := list(islice(records, _CHUNK)):
+        yield chunk
+
+
+def _rows(batches: Iterable[RecordBatch]) -> Iterator[ChangelogRecord]:
+    for batch in batches:
+        columns = batch.keys, batch.values, batch.timestamps.tolist()
+        for row, (key, value, timestamp) in enumerate(zip(*columns, strict=True)):
+            yield ChangelogRecord(key, value, timestamp, batch.headers_at(row))
