@@ -13,8 +13,8 @@ import pytest
 
 from penstock import Consumed, Materialized, Processor, Record, Serdes, StreamsBuilder, StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.pickling import dump
 from penstock.host.spark.protocol.application_description import dump_description
-from penstock.host.spark.protocol.pickling import dump
 from tests.host.spark.protocol.test_application_description import description_of
 
 LOAD = """

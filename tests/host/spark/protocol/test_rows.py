@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
+from penstock.host.record_blobs import decode_batch, encode_batch
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import (
     QueryFailedError,
@@ -21,7 +22,7 @@ from penstock.host.spark.protocol.failures import (
     failure_of_query,
 )
 from penstock.host.spark.protocol.messages import SinkControl, TaskControl, TaskReport
-from penstock.host.spark.protocol.rows import DATA, Row, decode_batch, encode_batch, read_rows, write_rows
+from penstock.host.spark.protocol.rows import DATA, Row, read_rows, write_rows
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_print
 from penstock.plan.topology import Topology

@@ -18,10 +18,10 @@ from zlib import crc32
 
 import numpy as np
 
+from penstock.host.record_blobs import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.spark.protocol.rows import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.protocol.task_entry import CarriedRange
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, RecordBatch, column_of

@@ -22,14 +22,13 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
+from penstock.host.pickling import ByValueError, digest_of, dump_by_value
+from penstock.host.sent_program import extend_module_path, module_path
 from penstock.host.spark.protocol.application_description import (
     ApplicationDescription,
     dump_description,
-    extend_module_path,
     load_description,
-    module_path,
 )
-from penstock.host.spark.protocol.pickling import ByValueError, digest_of, dump_by_value
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
 

@@ -7,25 +7,19 @@ plans and may hold secrets). Functions of the user's main module go by value, th
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-import cloudpickle
-
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
 from penstock.host.offset_resets import offset_resets
+from penstock.host.sent_program import dump_program, load_program, parts_of
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
-from penstock.host.spark.protocol.pickling import can_go, dump, what_cannot_go
 from penstock.host.spark.protocol.placement import Placement
 from penstock.host.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
-from penstock.plan.user_lines import made_at
 from penstock.record import TopicPartition
 
 
@@ -111,21 +105,6 @@ class ApplicationDescription:
         return tuple(TopicPartition(topic, n) for topic in topics for n in range(self.topic_partitions[topic]))
 
 
-def parts_of(topology: BuiltTopology, config: StreamsConfig) -> Iterator[tuple[str, Any]]:
-    """Yield what is the user's in a topology and its configuration, each with its name and the line of the program that
-    made it."""
-    subtopologies = topology.subtopologies
-    if topology.global_topology is not None:
-        subtopologies = (*subtopologies, topology.global_topology)
-    for subtopology in subtopologies:
-        for name, store in subtopology.stores.items():  # before the nodes: those that own a store hold it too
-            yield f"Store {name}{made_at(topology.store_lines.get(name))}", store
-        for node in subtopology.nodes:
-            yield f"Node {node.name}{made_at(topology.node_lines.get(node.name))}", node
-    for key, value in config.given().items():
-        yield f"The value of {key} in the configuration", value
-
-
 def check_can_be_sent(topology: BuiltTopology, config: StreamsConfig) -> None:
     """Raise StreamsError if something of the user's cannot be pickled for the workers; for the time before there
     is a description, which `dump_description` checks in the same words."""
@@ -148,14 +127,7 @@ def load_description(data: bytes) -> ApplicationDescription:
 def dump_for_workers(value: Any, parts: Iterable[tuple[str, Any]] = ()) -> bytes:
     """Return `value` as bytes for `load_in_worker`; raises StreamsError if something of the user's cannot be
     pickled. parts: those of `value` with their names, one of which the error names."""
-    try:
-        return dump((module_path(), dump(value)))
-    except Exception as error:  # whatever an object's own pickling raises
-        name, part = next(((name, part) for name, part in parts if not can_go(part)), ("The topology", value))
-        raise StreamsError(
-            f"{name} cannot be sent to Spark's workers: {what_cannot_go(part)} ({error}). Create objects that belong "
-            "to this process, such as a connection, a lock or a file, in `init` of a processor or at their first use."
-        ) from error
+    return dump_program(value, parts, "Spark's workers")
 
 
 DESCRIPTIONS_AT_HAND = 16
@@ -165,17 +137,4 @@ DESCRIPTIONS_AT_HAND = 16
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
 def load_in_worker(data: bytes) -> Any:
     """Return what `dump_for_workers` wrote; unpickled once a process."""
-    loaded: tuple[list[str], bytes] = cloudpickle.loads(data)
-    path, inner = loaded
-    extend_module_path(path)
-    return cloudpickle.loads(inner)
-
-
-def module_path() -> list[str]:
-    """Return where this process finds modules."""
-    return [os.path.abspath(path) for path in sys.path]  # an empty one is the working directory
-
-
-def extend_module_path(path: Sequence[str]) -> None:
-    """Find modules there too, from now on."""
-    sys.path.extend(each for each in path if each not in sys.path)
+    return load_program(data)

@@ -27,6 +27,7 @@ from penstock.errors import (
 )
 from penstock.host.crashpoints import crash_point
 from penstock.host.production import ProductionFailedError
+from penstock.host.record_blobs import decode_batch
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
@@ -35,7 +36,7 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import SinkControl, TaskReport
-from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row, decode_batch
+from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
 from penstock.host.spark.worker.measuring import added_up

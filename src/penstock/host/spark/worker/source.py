@@ -18,12 +18,13 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from penstock.errors import StreamsError
+from penstock.host.record_blobs import encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner, Range
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, encode_batch, write_rows
+from penstock.host.spark.protocol.rows import CONTROL, DATA, SCHEMA_DDL, Row, write_rows
 from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.reading import check_topics, read_range

@@ -21,22 +21,12 @@ from penstock.errors import (
     StreamsError,
     TaskCorruptedError,
 )
+from penstock.host.record_blobs import decode_batch, encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.host.spark.protocol.messages import TaskControl, TaskReport
-from penstock.host.spark.protocol.rows import (
-    CONTROL,
-    DATA,
-    FAILURE,
-    HEAD,
-    OUTPUT,
-    Row,
-    decode_batch,
-    encode_batch,
-    read_rows,
-    write_rows,
-)
+from penstock.host.spark.protocol.rows import CONTROL, DATA, FAILURE, HEAD, OUTPUT, Row, read_rows, write_rows
 from penstock.host.spark.worker.determinism import TaskResult, check_same
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.printing import captured_print
