@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
-from penstock.state.guarded import Guard, GuardedReads
+from penstock.state.guarded import GuardedReads
 from penstock.state.layouts import (
     SEGMENT_SIZE,
     SESSION_SUFFIX_SIZE,
@@ -28,7 +28,7 @@ from penstock.state.layouts import (
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import SessionBytesStoreSupplier
-from penstock.state.typed_store import TypedIterator, TypedStore
+from penstock.state.typed_store import ENTRIES, TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, SessionWindow, Windowed
 
 _Order = Callable[[tuple[bytes, bytes]], Any]
@@ -163,10 +163,10 @@ class TypedSessionStore(TypedStore):
             beneath._order = _end_key_latest_start
         return beneath
 
-    def for_readers(self, guard: Guard) -> Self:
-        """Return the same store as other threads than that of its task read it."""
-        shown = super().for_readers(guard)
-        shown._sessions = GuardedReads(self._sessions, guard)
+    def over(self, reads: Callable[[str], GuardedReads]) -> Self:
+        """Return the same store for readers, see `TypedStore`."""
+        shown = super().over(reads)
+        shown._sessions = reads(ENTRIES)
         return shown
 
     # ---------- helpers

@@ -27,6 +27,10 @@ KEY_IS_NULL = "key cannot be null"
 """What Kafka says of a call without a key."""
 
 
+ENTRIES = "entries"
+"""The name of what most stores have below them."""
+
+
 class TypedStore:
     """A store of objects over a store of bytes (implements StateStore and EngineStore; Kafka class:
     WrappedStateStore)."""
@@ -189,11 +193,24 @@ class TypedStore:
     def for_readers(self, guard: Guard) -> Self:
         """Return the same store as other threads than that of its task read it: each read is done in what `guard`
         returns."""
+        return self.over(lambda part: self.reads(part, guard))
+
+    def reads(self, part: str, guard: Guard) -> GuardedReads:
+        """Return a part of the bytes of the store, by the name that `over` has for it, as other threads read it."""
+        return GuardedReads(self._parts()[part], guard)
+
+    def over(self, reads: Callable[[str], GuardedReads]) -> Self:
+        """Return the same store for readers. reads: returns the bytes that it reads, by the name of the part: most
+        kinds have one part, ENTRIES."""
         shown = copy(self)
         for method in (*self._calls, *self._column_calls):
             vars(shown).pop(method, None)  # as above
-        shown._below = cast("BytesStore", GuardedReads(self._below, guard))  # readers only read
+        shown._below = cast("BytesStore", reads(ENTRIES))  # readers only read
         return shown
+
+    def _parts(self) -> Mapping[str, Any]:
+        """Return the stores of bytes that readers read, by name."""
+        return {ENTRIES: self._below}
 
     # ---------- helpers
 

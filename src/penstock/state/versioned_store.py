@@ -8,13 +8,13 @@ more. That a key has no value from some time on is seen from a version that ends
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self, cast
 
 from penstock.record import Int64Array
 from penstock.state.api import BaseView
 from penstock.state.change_logging_store import StoreChangeLog
-from penstock.state.guarded import Guard, GuardedReads
+from penstock.state.guarded import GuardedReads
 from penstock.state.layouts import (
     LATEST_PREFIX,
     SEGMENT_SIZE,
@@ -42,6 +42,9 @@ from penstock.windows import LONG_MAX
 
 _NO_VALUE = b"\x00"
 _VALUE = b"\x01"
+
+_LATEST, _HISTORY = "latest", "history"
+"""What readers read, by name."""
 
 
 class _Version(NamedTuple):
@@ -150,12 +153,16 @@ class TypedVersionedKeyValueStore(TypedStore):
             plain = self._serdes.deserialize_key(key[len(LATEST_PREFIX) :])
             yield plain, self._record(latest[TIMESTAMP_SIZE:], timestamp_of(latest), None)
 
-    def for_readers(self, guard: Guard) -> Self:
-        """Return the same store as other threads than that of its task read it."""
-        shown = super().for_readers(guard)
-        shown._latest = cast("UncommittedStore", GuardedReads(self._latest, guard))  # readers only read
-        shown._history = cast("SegmentedStore", GuardedReads(self._history, guard))
+    def over(self, reads: Callable[[str], GuardedReads]) -> Self:
+        """Return the same store for readers, see `TypedStore`."""
+        shown = super().over(reads)
+        shown._latest = cast("UncommittedStore", reads(_LATEST))  # readers only read
+        shown._history = cast("SegmentedStore", reads(_HISTORY))
         return shown
+
+    def _parts(self) -> Mapping[str, Any]:
+        """Return the stores of bytes that readers read, by name."""
+        return {**super()._parts(), _LATEST: self._latest, _HISTORY: self._history}
 
     # ---------- what the task calls
 

@@ -7,14 +7,14 @@ business of `segmented`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, Self
 
 from penstock.record import Headers, Int64Array
 from penstock.state.api import RecordContext
 from penstock.state.change_logging_store import StoreChangeLog
 from penstock.state.duplicates import RecentDuplicates
-from penstock.state.guarded import Guard, GuardedReads
+from penstock.state.guarded import GuardedReads
 from penstock.state.layouts import (
     MAX_SEQUENCE,
     SEGMENT_SIZE,
@@ -31,7 +31,7 @@ from penstock.state.layouts import (
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import WindowBytesStoreSupplier
-from penstock.state.typed_store import TypedIterator, TypedStore
+from penstock.state.typed_store import ENTRIES, TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, TimeWindow, Windowed
 
 Entries = Iterator[tuple[bytes, bytes]]
@@ -175,10 +175,10 @@ class TypedWindowStore(TypedStore):
         beneath._windows = self._uncommitted
         return beneath
 
-    def for_readers(self, guard: Guard) -> Self:
-        """Return the same store as other threads than that of its task read it."""
-        shown = super().for_readers(guard)
-        shown._windows = GuardedReads(self._windows, guard)
+    def over(self, reads: Callable[[str], GuardedReads]) -> Self:
+        """Return the same store for readers, see `TypedStore`."""
+        shown = super().over(reads)
+        shown._windows = reads(ENTRIES)
         return shown
 
     # ---------- what joins call
