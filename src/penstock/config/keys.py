@@ -262,7 +262,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1),
             1,
             "medium",
-            "Processing threads of an ordinary process; more than one has no effect yet.",
+            "Where an ordinary process runs its tasks: 1, in a thread; more, in so many worker processes, each with "
+            "its own copy of what functions of the program share.",
         ),
         ConfigKey(
             "state.cleanup.delay.ms",

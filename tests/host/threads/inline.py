@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.clock import Clock
@@ -14,7 +14,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Instance, Phase, Settings
 from penstock.host.threads.layout import layout_of
-from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.task_manager import Limits
 from penstock.plan.subtopology import TaskId
@@ -25,6 +25,13 @@ from penstock.state.memory import MemoryBase
 from tests.host.threads.memory_broker import MemoryBroker
 
 MOST_ROUNDS = 100_000
+
+
+class Processing(Protocol):
+    """Where the tasks of an instance run, and their bases are."""
+
+    def do(self, action: TaskAction) -> v.Event: ...
+    def open_base(self, task: TaskId) -> Base: ...
 
 
 class InlineInstance:
@@ -43,9 +50,11 @@ class InlineInstance:
         response: StreamThreadExceptionResponse = StreamThreadExceptionResponse.SHUTDOWN_CLIENT,
         until: Mapping[TopicPartition, int] | None = None,
         exactly_once: bool = False,
+        processing: Processing | None = None,
     ) -> None:
         """Have all tasks. commit_interval_ms: 0 commits after each run. records_at_once: that arrive of a partition.
-        bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers."""
+        bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers. processing:
+        where tasks run; None for here."""
         self.broker = broker
         self._clock = clock
         self._records_at_once = records_at_once
@@ -60,7 +69,9 @@ class InlineInstance:
         settings = Settings.of(config, commit_interval_ms, 1, limits, exactly_once)
         self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
         self.runner = TaskRunner(self.layout, _Topics(broker))
-        self._opener = StateOpener(self.layout, cast(Admin, broker), broker, self._open_base, clock)
+        self._processing = processing
+        open_base = self._open_base if processing is None else processing.open_base
+        self._opener = StateOpener(self.layout, cast(Admin, broker), broker, open_base, clock)
         self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups))])
         self._following: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -129,7 +140,7 @@ class InlineInstance:
     def _do(self, action: v.Action) -> None:
         match action:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
-                self._events.append(self.runner.do(action))
+                self._events.append((self._processing or self.runner).do(action))
             case v.Restore(task) if self.holds_restores:
                 self.held_restores.append(task)
             case v.CancelRestore(task):

@@ -10,7 +10,7 @@ import pytest
 from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
+from penstock.host.threads.keys import check_keys, commit_interval_ms, in_flight, limits
 from penstock.host.threads.task_manager import Limits
 
 OF_THIS_HOST = {
@@ -67,10 +67,9 @@ def test_keys_of_spark_are_named_here(caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_more_than_one_processing_thread_is_refused_by_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        check_keys(config_of(num__stream__threads=4))
-    assert ["num.stream.threads is 4, but one thread of app" in message for message in caplog.messages] == [True]
+def test_each_worker_process_has_a_run_to_do_and_one_to_come() -> None:
+    assert in_flight(config_of()) == 1
+    assert in_flight(config_of(num__stream__threads=4)) == 8
 
 
 def test_a_key_that_nobody_has_is_refused() -> None:

@@ -52,6 +52,18 @@ class StateDirectory:
         self._lock: IO[bytes] | None = None
         self._run = ""
 
+    @staticmethod
+    def of_run(config: StreamsConfig, run: str) -> StateDirectory:
+        """Return the directory as another process of the instance uses it. run: see `run`."""
+        directory = StateDirectory(config)
+        directory._run = run
+        return directory
+
+    @property
+    def run(self) -> str:
+        """What names the run of the instance that holds the directory: bases are trusted within it."""
+        return self._run
+
     def acquire(self) -> None:
         """Take the directory for this instance; raises LockError if another one has it."""
         path = application_directory(self._config)

@@ -39,17 +39,20 @@ from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
-from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
+from penstock.host.threads.keys import check_keys, commit_interval_ms, in_flight, limits
 from penstock.host.threads.layout import Layout, layout_of, own_topics
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
-from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskAction, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
+from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.upkeep import Upkeep, at_intervals
+from penstock.host.threads.workers.worker_process import WorkerDiedError
+from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import check_sink_topics, source_topics
 from penstock.metrics.host_metrics import Measured
@@ -65,8 +68,8 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 """Makes the member of the group; it gives its events to the third argument."""
 
 _ENDS_MS = 3_000  # all members wait for the leader's answer
+_MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
-_LAST_SECONDS = 1.0  # for each thread to end, behind the end of the instance
 
 
 class ThreadsHost:
@@ -215,7 +218,7 @@ class ThreadsHost:
             application = _Application(listener, lambda: self._rebalances_for(watch.changes(layout)))
             polling = self._polling = self._wired(layout, admin, application, opened)
             upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout, watch))
-            opened.callback(upkeep.close, _LAST_SECONDS)
+            opened.callback(upkeep.close, LAST_SECONDS)
             self._open = opened.pop_all()
         if self._stopped.is_set() or self._rebalancing.is_set():  # whoever asked may not have seen this loop
             polling.post(v.CloseRequested())
@@ -262,7 +265,7 @@ class ThreadsHost:
         settings = Settings.of(
             config,
             commit_interval_ms(config),
-            1,
+            in_flight(config),
             limits(config),
             self._exactly_once,
             max_poll_interval_ms(config),
@@ -285,13 +288,15 @@ class ThreadsHost:
             self._stopped.is_set,
             standbys,
         )
-        targets = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        targets = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
-        letters = _TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        letters = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(letters.close)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        workers = _Workers(self._application_id, runner, opener, standbys, positions, purge, self._post)
+        processing = self._processing(layout, runner, partial(self._answered, positions))
+        opened.callback(processing.close)
+        workers = _Workers(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
             GroupMembership, process=self._directory.process_id(), state=positions
@@ -315,7 +320,7 @@ class ThreadsHost:
         self._queries.begin(
             RunningTasks(
                 layout,
-                runner,
+                processing,
                 standbys,
                 lambda: application.is_running,
                 lambda: self._figures.commit,
@@ -326,6 +331,31 @@ class ThreadsHost:
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
+
+    def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
+        """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
+        a thread."""
+        workers = self._config["num.stream.threads"]
+        if workers > 1:
+            try:
+                processes = WorkerProcesses(layout, self._directory.run, workers, runner, answer)
+            except StreamsError as error:
+                _log.warning(
+                    "num.stream.threads is %d, but one thread of %s processes all its tasks, and uses one core: %s",
+                    workers,
+                    self._application_id,
+                    error,
+                )
+            else:
+                self._config["production.exception.handler"].configure(self._config)  # no task does it here
+                return processes
+        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer)
+
+    def _answered(self, positions: StatePositions, event: v.Event) -> None:
+        """Give the answer of a task to the core."""
+        if isinstance(event, v.Closed) and event.stamp is not None:
+            positions.take(event.task, event.stamp)
+        self._post(event)
 
     def _look_at_disk(self, layout: Layout, positions: StatePositions) -> None:
         """Find out how much of the state of tasks an earlier run has left."""
@@ -469,39 +499,40 @@ class _Application:
         self._listener.on_rebalancing()
 
     def ask(self, error: BaseException) -> v.Decided:
-        """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed."""
+        """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed, nor
+        about a worker process that has died, unless that goes on with the same task."""
         if isinstance(error, UnknownTopicOrPartitionError) and self._rebalances():
+            return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
+        if isinstance(error, WorkerDiedError) and error.deaths < _MOST_DEATHS:
+            _log.warning("%s", error)
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         return v.Decided(self._listener.on_failure(error))
 
 
 class _Workers:
-    """The processing thread and the restore thread (implements polling.Workers)."""
+    """Where tasks run, and the restore thread (implements polling.Workers)."""
 
     def __init__(
         self,
         name: str,
-        runner: TaskRunner,
+        processing: Processing,
         opener: StateOpener,
         standbys: Standbys,
-        positions: StatePositions,
         purge: RecordPurge,
         post: Post,
     ) -> None:
-        self._runner = runner
+        self._processing = processing
         self._opener = opener
         self._standbys = standbys
-        self._positions = positions
         self._purge = purge
         self._post = post
-        self._processing: QueuedThread[TaskAction] = QueuedThread(f"penstock-{name}-processing", self._process)
         self._restoring: QueuedThread[RestoreAction] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance_standbys
         )
 
     def do(self, action: TaskAction) -> None:
-        """Let the processing thread do `action`."""
-        self._processing.put(action)
+        """Let a thread, or a worker process, do `action`."""
+        self._processing.do(action)
 
     def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""
@@ -512,17 +543,9 @@ class _Workers:
         self._opener.cancel(task)
 
     def close(self) -> None:
-        """End the threads; a function of the user that does not return keeps one, which the program does not wait
-        for."""
-        if self._restoring.close(_LAST_SECONDS):
+        """End the restore thread."""
+        if self._restoring.close(LAST_SECONDS):
             self._standbys.close()
-        self._processing.close(_LAST_SECONDS)
-
-    def _process(self, action: TaskAction) -> None:
-        event = self._runner.do(action)
-        if isinstance(event, v.Closed) and event.stamp is not None:
-            self._positions.take(event.task, event.stamp)
-        self._post(event)
 
     def _restore(self, action: RestoreAction) -> None:
         try:
@@ -553,28 +576,3 @@ class _Workers:
             self._standbys.close()
             self._post(v.Failed(error))
             return None
-
-
-class _TargetTopics(dict[str, int]):
-    """The number of partitions by topic; looks up a topic that it does not know: one that was made since the start, and
-    that a function names. For one thread."""
-
-    def __init__(self, known: Mapping[str, int], make_admin: Callable[[], Admin]) -> None:
-        super().__init__(known)
-        self._make_admin = make_admin
-        self._admin: Admin | None = None
-
-    def __missing__(self, topic: str) -> int:
-        """Return the partitions of `topic`; raises KeyError if there is none, KafkaError if no broker answers."""
-        if self._admin is None:
-            self._admin = self._make_admin()
-        found = self._admin.topics()
-        if topic not in found:
-            raise KeyError(topic)
-        self[topic] = found[topic]
-        return found[topic]
-
-    def close(self) -> None:
-        """Release the connection."""
-        if self._admin is not None:
-            self._admin.close()

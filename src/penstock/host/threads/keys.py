@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,8 +10,6 @@ from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.host.threads.task_manager import Limits
 from penstock.state.open import ROCKSDB
-
-_log = logging.getLogger(__name__)
 
 _ACTED_ON: Final = frozenset(
     (
@@ -70,13 +67,6 @@ def check_keys(config: StreamsConfig) -> None:
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"
         )
-    if config["num.stream.threads"] > 1:
-        _log.warning(
-            "num.stream.threads is %d, but one thread of %s processes all its tasks: start more instances to use more "
-            "cores.",
-            config["num.stream.threads"],
-            config["application.id"],
-        )
 
 
 def commit_interval_ms(config: StreamsConfig) -> int:
@@ -91,3 +81,10 @@ def commit_interval_ms(config: StreamsConfig) -> int:
 def limits(config: StreamsConfig) -> Limits:
     """Return how much may wait for the tasks of the instance."""
     return Limits(config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"])
+
+
+def in_flight(config: StreamsConfig) -> int:
+    """Return how many runs of tasks may be out at one time: of each worker process one that it does, and one that it
+    does next."""
+    workers: int = config["num.stream.threads"]
+    return 1 if workers == 1 else 2 * workers

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -15,10 +15,11 @@ from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.committing import offsets_of
 from penstock.host.threads.layout import Layout
+from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
-from penstock.state.api import Base, BaseView, Changes, StateStore
+from penstock.state.api import Base, Changes, StateStore
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.typed_store import TypedStore
@@ -27,6 +28,9 @@ from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.punctuation import LivingSchedules
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
+
+LAST_SECONDS = 1.0
+"""For each thread to end, behind the end of the instance."""
 
 TaskAction = v.Start | v.Run | v.Prepare | v.Apply | v.Close
 
@@ -50,6 +54,41 @@ class _RunningTask(Protocol):
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None: ...
+
+
+class OpenTasks(Protocol):
+    """The open tasks of an instance, as queries see them; for any thread."""
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return the tasks of the topology that are open."""
+        ...
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
+        as of the last commit, and not as they are now."""
+        ...
+
+
+class Processing(OpenTasks, Protocol):
+    """Where tasks run."""
+
+    def do(self, action: TaskAction) -> None:
+        """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
+        ...
+
+    def close(self) -> None:
+        """Run no task any more, and release everything."""
+        ...
+
+
+class TaskPositions(NamedTuple):
+    """How far an open task is: the next offset of each partition as it is now and as of the last commit, and what
+    stores and processors remember as of the last commit."""
+
+    task: TaskId
+    now: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
+    processor_metadata: Mapping[str, int]
 
 
 class TaskRunner:
@@ -84,13 +123,26 @@ class TaskRunner:
             found = [task.readable(store_name, partial(self._reading, id, task), committed) for id, task in tasks]
         return [each for each in found if each is not None]
 
+    def positions(self, store_name: str) -> list[TaskPositions]:
+        """Return how far each open task of the topology is that has a store of that name; from any thread."""
+        with self._lock:
+            tasks = [task for _, task in sorted(self._tasks.items()) if isinstance(task, ActiveStreamTask)]
+            return [task.task_positions() for task in tasks if task.has(store_name)]
+
+    def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
+        """Return the bytes of a store of a task of the topology, to be read by any thread. part: which of them, see
+        `TypedStore.over`; None for all as of the last commit. Raises InvalidStateStoreError if the task is not open."""
+        with self._lock:
+            task = self._tasks.get(id)
+            if not isinstance(task, ActiveStreamTask):
+                raise _migrated(id)
+            return task.reads(store_name, partial(self._reading, id, task), part)
+
     @contextmanager
     def _reading(self, id: TaskId, task: _RunningTask) -> Iterator[None]:
         with self._lock:
             if self._tasks.get(id) is not task:
-                raise InvalidStateStoreError(
-                    f"Task {id} was closed here and may have migrated to another instance: get its stores again."
-                )
+                raise _migrated(id)
             yield
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
@@ -138,6 +190,32 @@ class TaskRunner:
             with suppress(StreamsError):  # of a processor's `close`; what is committed stands
                 task.close()
         return v.Closed(id, stamp)
+
+
+class ProcessingThread:
+    """One thread that runs all tasks (implements Processing)."""
+
+    def __init__(self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None]) -> None:
+        """Start. answer: takes the answers, in the thread."""
+        self._runner = runner
+        self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(runner.do(action)))
+
+    def do(self, action: TaskAction) -> None:
+        """Have `action` done."""
+        self._thread.put(action)
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return the tasks of the topology that are open."""
+        return self._runner.open_tasks()
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all open tasks."""
+        return self._runner.readable(store_name, committed)
+
+    def close(self) -> None:
+        """End the thread; a function of the user that does not return keeps it, and the program does not wait for
+        that."""
+        self._thread.close(LAST_SECONDS)
 
 
 class ActiveStreamTask:
@@ -200,6 +278,21 @@ class ActiveStreamTask:
             snapshot = StandbySnapshot(self._id, self._builders, self._config, base, self._stamp.processor_metadata)
             store = snapshot.store(store_name) or store
         return ReadableStore(self._id, store, self._committed)
+
+    def has(self, store_name: str) -> bool:
+        """Return whether the task has a store of that name."""
+        return store_name in self._names
+
+    def reads(self, store_name: str, guard: Guard, part: str | None) -> GuardedReads:
+        """Return a part of the bytes of a store for other threads, None for all as of the last commit."""
+        store = self._task.store(store_name)
+        if part is None or not isinstance(store, TypedStore):
+            return CommittedEntries(self._base, guard).view(store_name)
+        return store.reads(part, guard)
+
+    def task_positions(self) -> TaskPositions:
+        """Return how far the task is."""
+        return TaskPositions(self._id, self._positions_now(), self._committed, self._stamp.processor_metadata)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the task has something to do though no record arrives (ms)."""
@@ -349,12 +442,18 @@ class CommittedEntries:
         self._base = base
         self._guard = guard
 
-    def view(self, store_name: str) -> BaseView:
+    def view(self, store_name: str) -> GuardedReads:
         """Return the committed entries of one store."""
         return GuardedReads(self._base.view(store_name), self._guard)
 
     def close(self) -> None:
         """Do nothing: the base belongs to the task."""
+
+
+def _migrated(id: TaskId) -> InvalidStateStoreError:
+    return InvalidStateStoreError(
+        f"Task {id} was closed here and may have migrated to another instance: get its stores again."
+    )
 
 
 def _for_readers(store: StateStore, guard: Guard) -> StateStore:

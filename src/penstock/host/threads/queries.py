@@ -20,7 +20,7 @@ from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.host.api import Staleness
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.layout import Layout
-from penstock.host.threads.processing import ReadableStore, TaskRunner
+from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.partitioning import partition_for
@@ -54,7 +54,7 @@ class RunningTasks(NamedTuple):
     of the group offer their state."""
 
     layout: Layout
-    runner: TaskRunner
+    tasks: OpenTasks
     standbys: Standbys
     is_running: Callable[[], bool]
     committed: Callable[[], Commit]
@@ -179,7 +179,7 @@ class TaskQueries:
         else:
             serde = key_serde or empty_store(self._builders[store_name], self._config).key_serde
             partition = partition_for(serde.serialize(store_name, key), max(partitions, 1))
-        here = {each.task.partition for each in running.runner.readable(store_name, self._committed)}
+        here = {each.task.partition for each in running.tasks.readable(store_name, self._committed)}
         task, endpoints = TaskId(self._subtopologies[store_name], partition), running.endpoints()
         others = [HostInfo.build_from_endpoint(each.server) for each in endpoints if task in each.active]
         active = own if partition in here else next((each for each in others if each != own), HostInfo.unavailable())
@@ -194,7 +194,7 @@ class TaskQueries:
         found = {HostInfo.build_from_endpoint(each.server): each for each in running.endpoints()}
         standby = found.pop(own).standby if own in found else frozenset()
         return [
-            self._metadata(own, running.runner.open_tasks(), standby),
+            self._metadata(own, running.tasks.open_tasks(), standby),
             *(self._metadata(host, each.active, each.standby) for host, each in sorted(found.items())),
         ]
 
@@ -241,7 +241,7 @@ class TaskQueries:
     def _here(self, store_name: str, with_standbys: bool) -> list[ReadableStore]:
         """Return the stores of that name of the tasks that run, and of the standbys if they are to be read too."""
         running = self._tasks()
-        active = running.runner.readable(store_name, self._committed)
+        active = running.tasks.readable(store_name, self._committed)
         return [*active, *running.standbys.readable(store_name)] if with_standbys else active
 
     def _tasks(self) -> RunningTasks:

@@ -1,0 +1,199 @@
+"""A worker process: runs tasks as a processing thread does, and answers reads of their stores.
+
+It ends when the process that started it does, or closes the connection, whatever a function of the user is about. It
+ignores SIGINT: Ctrl-C is for the program, which closes its workers.
+"""
+
+from __future__ import annotations
+
+import gc
+import io
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from typing import Any
+
+from penstock import extras
+from penstock.client.api import Admin
+from penstock.config import StreamsConfig
+from penstock.host.sent_program import load_program
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.processing import TaskPositions, TaskRunner
+from penstock.host.threads.target_topics import TargetTopics
+from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.host.threads.workers.messages import (
+    Connection,
+    LogLine,
+    Open,
+    OpenGlobal,
+    Program,
+    ReadPositions,
+    ReadStore,
+    Ready,
+)
+from penstock.state.guarded import AT_ONCE
+from penstock.state.memory import MemoryBase
+from penstock.task.task_checkpoint import TaskCheckpoint
+
+OUT_OF_MEMORY = 70
+"""The exit code of a worker that had no memory left: what it has taken is free when it ends."""
+
+_LOOK_MS = 1_000  # between two looks for the parent, whose end of the connection a child of its own may hold
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Work for the parent: arguments are the descriptors of two connections, for tasks and for reads, and the pid of
+    the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True)  # what functions print is seen when they print it
+    tasks, reads = (socket.socket(fileno=int(each)) for each in arguments[:2])
+    threading.Thread(target=_end_with, args=(tasks, int(arguments[2])), daemon=True).start()
+    connection = _Answers(tasks)
+    with suppress(EOFError):
+        worker = _loaded(connection, connection.receive())
+        if worker is not None:
+            threading.Thread(target=worker.read, args=(Connection(reads),), daemon=True).start()
+            gc.freeze()  # what is loaded is never garbage
+            worker.run(connection)
+    os._exit(0)  # nothing of it is needed: no thread of a library keeps it
+
+
+class _Answers(Connection):
+    """A connection on which several threads send."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        super().__init__(stream)
+        self._sending = threading.Lock()
+
+    def send(self, message: object) -> None:
+        """Send a message; the process ends if nobody is at the other end."""
+        with self._sending:
+            try:
+                super().send(message)
+            except OSError:
+                os._exit(0)
+
+
+def _end_with(stream: socket.socket, parent: int) -> None:
+    """End this process with its parent, even while a function of the user does not return."""
+    hung_up = select.poll()
+    hung_up.register(stream, select.POLLRDHUP)
+    while not hung_up.poll(_LOOK_MS):
+        if os.getppid() != parent:
+            break
+    os._exit(0)
+
+
+def _loaded(connection: _Answers, program: Program) -> _Worker | None:
+    """Load the program and tell whether that was possible."""
+    logging.getLogger().setLevel(program.log_level)
+    logging.getLogger().addHandler(_LogLines(connection))
+    try:
+        layout = load_program(program.layout)
+    except BaseException:
+        connection.send(Ready(traceback.format_exc().strip().splitlines()[-1]))
+        return None
+    worker = _Worker(layout, program.run)
+    connection.send(Ready())
+    return worker
+
+
+class _Worker:
+    """The tasks of this process."""
+
+    def __init__(self, layout: Layout, run: str) -> None:
+        self._layout = layout
+        self._directory = StateDirectory.of_run(layout.config, run)
+        targets = TargetTopics(layout.topic_partitions, partial(_admin, layout.config))
+        self._runner = TaskRunner(layout, targets)
+
+    def run(self, connection: _Answers) -> None:
+        """Do what arrives, in order; raises EOFError when there is nothing more to do."""
+        while True:
+            event = self._do(connection.receive())
+            if isinstance(event, v.Failed) and _is_out_of_memory(event.error):
+                os._exit(OUT_OF_MEMORY)
+            connection.send(event)
+
+    def _do(self, action: Any) -> v.Event:
+        match action:
+            case Open(task):
+                try:
+                    state = OpenedState(
+                        self._directory.open_base(task), action.stamp, action.positions, action.checkpoint
+                    )
+                except Exception as error:
+                    return v.Failed(error, task)
+                return self._runner.do(v.Start(task, state, action.now_ms))
+            case OpenGlobal():
+                base = MemoryBase()
+                base.apply(action.entries, action.stamp.encode())
+                state = OpenedState(base, action.stamp, action.positions, TaskCheckpoint())
+                return self._runner.do(v.Start(GLOBAL_TASK, state, action.now_ms))
+            case _:
+                return self._runner.do(action)
+
+    def read(self, connection: Connection) -> None:
+        """Answer reads: with a list of what was found, or with the error."""
+        with suppress(EOFError, OSError):
+            while True:
+                asked = connection.receive()
+                try:
+                    answer: object = self._positions(asked) if isinstance(asked, ReadPositions) else self._read(asked)
+                except Exception as error:
+                    answer = error
+                connection.send(answer)
+
+    def _positions(self, asked: ReadPositions) -> list[TaskPositions]:
+        return self._runner.positions(asked.store)
+
+    def _read(self, asked: ReadStore) -> Any:
+        """Return what a call gives, of an iterator as much as one read takes."""
+        reads = self._runner.reads(asked.task, asked.store, asked.part)
+        match asked.name:
+            case "range":
+                return list(islice(reads.range(*asked.arguments), AT_ONCE))
+            case "observed_time":
+                return reads.observed_time
+            case name:
+                return getattr(reads, name)(*asked.arguments)
+
+
+def _admin(config: StreamsConfig) -> Admin:
+    """Return a client, whose modules take longer to load than all others, and which few programs need here."""
+    module = extras.load("penstock.client.confluent.admin", "A topic that a function names")
+    admin: Admin = module.ConfluentAdmin(config)
+    return admin
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__
+    return False
+
+
+class _LogLines(logging.Handler):
+    """Gives lines of the log to the program."""
+
+    def __init__(self, connection: _Answers) -> None:
+        super().__init__()
+        self._connection = connection
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one line."""
+        self._connection.send(LogLine(record.name, record.levelno, self.format(record)))

@@ -1,0 +1,201 @@
+"""One worker process, as the instance sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from penstock.errors import InvalidStateStoreError, StreamsError
+from penstock.host.sent_program import module_path
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.workers.messages import Connection, LogLine, Open, OpenGlobal, Program, Ready
+from penstock.host.threads.workers.worker import OUT_OF_MEMORY
+from penstock.plan.subtopology import TaskId
+
+_START = """
+import sys
+sys.path[:] = sys.argv[4:]
+from penstock.host.threads.workers.worker import main
+main(sys.argv[1:4])
+"""
+_START_SECONDS = 120.0
+_END_SECONDS = 5.0
+
+WorkerAction = Open | OpenGlobal | v.Run | v.Prepare | v.Apply | v.Close
+"""What a worker does."""
+
+
+class WorkerDiedError(StreamsError):
+    """A worker process has ended, though nobody asked it to. task: what it was running, None for nothing; deaths: how
+    many have ended in a row while they ran it."""
+
+    def __init__(self, message: str, task: TaskId | None = None, deaths: int = 1) -> None:
+        super().__init__(message)
+        self.task = task
+        self.deaths = deaths
+
+
+class WorkerProcess:
+    """A worker process, from its start to its end."""
+
+    def __init__(
+        self,
+        name: str,
+        program: Program,
+        answer: Callable[[v.Event], None],
+        died: Callable[[str, int, list[WorkerAction]], None],
+    ) -> None:
+        """Start it; it is ready later.
+
+        Args:
+            name: of the application, for its threads and errors.
+            program: what it loads first.
+            answer: takes the answers to what it does, in a thread of this process.
+            died: called in the same thread if it ends without having been asked to: with how it ended, its pid, and
+                what it has not answered, that which it was doing first.
+        """
+        self._name = name
+        self._answer = answer
+        self._died = died
+        self._lock = threading.Lock()
+        self._unanswered: deque[WorkerAction] = deque()
+        self._is_closed = False
+        self._has_ended = False
+        self._ready = threading.Event()
+        self._refusal = ""
+        ends = [socket.socketpair() for _ in range(2)]
+        theirs = [str(their.fileno()) for _, their in ends]
+        command = [sys.executable, "-c", _START, *theirs]
+        try:
+            self._process = subprocess.Popen(
+                [*command, str(os.getpid()), *module_path()],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[their.fileno() for _, their in ends],
+                process_group=0,  # Ctrl-C is for the program alone
+            )
+        finally:
+            for _, their in ends:
+                their.close()
+        self._tasks, self._reads = (Connection(our) for our, _ in ends)
+        self._reading = threading.Lock()
+        self._sender: QueuedThread[object] = QueuedThread(f"penstock-{name}-to-worker-{self.pid}", self._send)
+        self._receiver = threading.Thread(
+            target=self._receive, name=f"penstock-{name}-from-worker-{self.pid}", daemon=True
+        )
+        self._receiver.start()
+        self._sender.put(program)
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can do anything."""
+        return not self._has_ended
+
+    def refusal(self) -> str:
+        """Wait until it has loaded the program; return why it could not, an empty text if it has."""
+        if not self._ready.wait(_START_SECONDS):
+            return f"a worker process was not up within {int(_START_SECONDS)} s"
+        return self._refusal
+
+    def do(self, action: WorkerAction) -> bool:
+        """Have the worker do `action`; return False if it has ended."""
+        with self._lock:
+            if self._has_ended:
+                return False
+            self._unanswered.append(action)
+            self._sender.put(action)
+            return True
+
+    def read(self, question: object) -> Any:
+        """Return the answer to a read; raises what it raised there, InvalidStateStoreError if the worker is gone. From
+        any thread."""
+        with self._reading:
+            try:
+                self._reads.send(question)
+                answer = self._reads.receive()
+            except (OSError, EOFError) as error:
+                raise InvalidStateStoreError(
+                    f"A worker process of {self._name} has ended, and its tasks are being opened again: get their "
+                    "stores again."
+                ) from error
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End the process; a function of the user that does not return ends with it."""
+        self._is_closed = True
+        self._tasks.close()
+        self._reads.close()
+        self._sender.close(_END_SECONDS)
+        self._wait()
+        if threading.current_thread() is not self._receiver:
+            self._receiver.join(_END_SECONDS)
+
+    def _wait(self) -> int:
+        try:
+            return self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def _send(self, message: object) -> None:
+        try:
+            self._tasks.send(message)
+        except OSError:  # it has ended, which the other thread sees
+            self._tasks.close()
+
+    def _receive(self) -> None:
+        try:
+            while True:
+                match self._tasks.receive():
+                    case Ready(error):
+                        self._refusal = error
+                        self._ready.set()
+                    case LogLine(logger, level, text):
+                        logging.getLogger(logger).log(level, "%s", text)
+                    case event:
+                        with self._lock:
+                            self._unanswered.popleft()
+                        self._answer(event)
+        except EOFError:
+            pass
+        self._ended()
+
+    def _ended(self) -> None:
+        """Tell that it has ended, unless it was asked to."""
+        if self._is_closed:
+            return
+        how = _how(self._wait())
+        with self._lock:
+            self._has_ended = True
+            unanswered, self._unanswered = list(self._unanswered), deque()
+        self._refusal = self._refusal or f"it {how} while it loaded the program"
+        self._ready.set()
+        self._reads.close()
+        self._died(how, self.pid, unanswered)
+
+
+def _how(code: int) -> str:
+    """Return how a process ended: behind "it"."""
+    if code == OUT_OF_MEMORY:
+        return "ran out of memory"
+    if code >= 0:
+        return f"ended with exit code {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"was killed by signal {-code}"

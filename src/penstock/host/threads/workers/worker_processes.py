@@ -1,0 +1,316 @@
+"""The worker processes of an instance: each task has one, where it is open.
+
+- The base of a task is restored here, closed, and opened again by its worker. Workers close it before they answer.
+- The task of the global stores runs here, and each worker has a copy of it, which tasks there read: it receives the
+  same records, and the action is answered when all of them have answered.
+- A worker that dies takes its tasks along. What it was asked for is answered with WorkerDiedError, and the next task
+  that is opened in its place starts another.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext, suppress
+from typing import Any, assert_never
+
+from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
+from penstock.host.sent_program import dump_program, parts_of
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.layout import Layout
+from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskPositions, TaskRunner
+from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.vocabulary import GLOBAL_TASK
+from penstock.host.threads.workers.messages import Open, OpenGlobal, Program, ReadPositions, ReadStore
+from penstock.host.threads.workers.placing import place
+from penstock.host.threads.workers.worker_process import WorkerAction, WorkerDiedError, WorkerProcess
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import CUSTOM, StateStore
+from penstock.state.guarded import GuardedReads
+from penstock.state.typed_store import TypedStore
+from penstock.task.standby_task import StandbySnapshot, empty_store
+
+_log = logging.getLogger(__name__)
+
+
+class WorkerRefusedError(StreamsError):
+    """The program was sent to a worker process, which could not load it."""
+
+
+class WorkerProcesses:
+    """Runs tasks in worker processes (implements Processing)."""
+
+    def __init__(
+        self, layout: Layout, run: str, workers: int, global_runner: TaskRunner, answer: Callable[[v.Event], None]
+    ) -> None:
+        """Start the processes, and wait until they have loaded the program.
+
+        Args:
+            layout: of the application.
+            run: see `StateDirectory.run`.
+            workers: how many.
+            global_runner: runs the task of the global stores here.
+            answer: takes the answers, in any thread.
+
+        Raises:
+            StreamsError: the program cannot be sent to other processes, or they cannot load it.
+        """
+        self._layout = layout
+        self._name = str(layout.config["application.id"])
+        parts = parts_of(layout.topology, layout.config)
+        level = logging.getLogger().getEffectiveLevel()
+        self._program = Program(dump_program(layout, parts, "worker processes"), run, level)
+        self._answer = answer
+        self._lock = threading.Lock()
+        self._open: dict[TaskId, WorkerProcess] = {}
+        self._running: dict[TaskId, int] = {}
+        self._before: dict[TaskId, int] = {}
+        self._deaths: Counter[TaskId] = Counter()
+        self._has_processed: set[TaskId] = set()
+        self._global_runner = global_runner
+        self._global_missing = 0
+        self._global_answer: v.Event | None = None
+        self._here: QueuedThread[TaskAction] = QueuedThread(f"penstock-{self._name}-global", self._do_here)
+        self._workers: list[WorkerProcess] = []
+        try:
+            self._workers.extend(self._started() for _ in range(workers))
+            for refusal in filter(None, [worker.refusal() for worker in self._workers]):
+                raise WorkerRefusedError(f"A worker process could not load the program: {refusal}")
+        except BaseException:
+            self.close()
+            raise
+
+    def pids(self) -> list[int]:
+        """Return the ids of the processes."""
+        return [worker.pid for worker in self._workers]
+
+    def do(self, action: TaskAction) -> None:
+        """Have `action` done; the polling thread asks."""
+        match action:
+            case v.Close(state=state) if state is not None:  # it was restored here, and never left
+                self._here.put(action)
+            case _ if action.task == GLOBAL_TASK:
+                if isinstance(action, v.Start):
+                    for number in range(len(self._workers)):
+                        self._living(number)
+                self._here.put(action)
+            case v.Start():
+                self._start(action)
+            case v.Close(task):
+                with self._lock:
+                    worker = self._open.pop(task)
+                    self._before[task] = self._running.pop(task)
+                self._ask(worker, action)
+            case v.Run() | v.Prepare() | v.Apply():
+                self._ask(self._open[action.task], action)
+            case _:
+                assert_never(action)
+
+    def _start(self, action: v.Start) -> None:
+        task, state = action.task, action.state
+        state.base.close()
+        number = place(task, self._running, self._before.get(task), range(len(self._workers)))
+        worker = self._living(number)
+        with self._lock:
+            self._open[task], self._running[task] = worker, number
+        self._ask(worker, Open(task, state.stamp, state.positions, state.checkpoint, action.now_ms))
+
+    def _living(self, number: int) -> WorkerProcess:
+        """Return the worker of this number, a new one if it has died."""
+        if not self._workers[number].is_alive:
+            self._workers[number].close()
+            self._workers[number] = self._started()
+        return self._workers[number]
+
+    def _started(self) -> WorkerProcess:
+        return WorkerProcess(self._name, self._program, self._answered, self._died)
+
+    def _ask(self, worker: WorkerProcess, action: WorkerAction) -> None:
+        if not worker.do(action):
+            self._undone(action, WorkerDiedError(f"A worker process of {self._name} has ended."))
+
+    # ---------------------------------------- answers
+
+    def _answered(self, event: v.Event) -> None:
+        """Take an answer of a worker, in a thread of its own."""
+        match event:
+            case v.Failed(error, task) if task == GLOBAL_TASK:
+                self._answer(v.Failed(error))
+                self._answered_globally(None)
+            case v.Started(task) | v.Ran(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task) if (
+                task == GLOBAL_TASK
+            ):
+                self._answered_globally(None)
+            case _:
+                self._note_progress(event)
+                self._answer(event)
+
+    def _note_progress(self, event: v.Event) -> None:
+        """Count no more deaths of a task that has committed records since."""
+        match event:
+            case v.Started(task):
+                self._has_processed.discard(task)
+            case v.Ran(task, records=records) if records:
+                self._has_processed.add(task)
+            case v.Applied(task) if task in self._has_processed:
+                self._deaths.pop(task, None)
+            case _:
+                pass
+
+    def _died(self, how: str, pid: int, unanswered: Sequence[WorkerAction]) -> None:
+        """Answer what a worker that has ended has not."""
+        task = next((action.task for action in unanswered), None)
+        deaths = 1
+        if task is not None:
+            self._deaths[task] = deaths = self._deaths[task] + 1
+        doing = "no task" if task is None else "the global stores" if task == GLOBAL_TASK else f"task {task}"
+        error = WorkerDiedError(
+            f"Worker process {pid} of {self._name} {how} while it ran {doing}. Its tasks are opened again from the "
+            "last commit, in another process. If that happens again and again, a function or a library of the program "
+            "crashes with the records that come next, or there is too little memory.",
+            task,
+            deaths,
+        )
+        failed = [self._undone(action, error) for action in unanswered]
+        if not any(failed):
+            self._answer(v.Failed(error))
+
+    def _undone(self, action: WorkerAction, error: WorkerDiedError) -> bool:
+        """Answer an action that no worker does; return whether that is an error."""
+        if isinstance(action, OpenGlobal) or action.task == GLOBAL_TASK:
+            self._answered_globally(None)
+            return False
+        if isinstance(action, v.Close):
+            self._answer(v.Closed(action.task))
+            return False
+        self._answer(v.Failed(error, action.task))
+        return True
+
+    # ---------------------------------------- the task of the global stores
+
+    def _do_here(self, action: TaskAction) -> None:
+        """Do an action about the global stores, and have all workers do it; close what no worker has opened."""
+        if action.task != GLOBAL_TASK or (isinstance(action, v.Close) and action.state is not None):
+            self._answer(self._global_runner.do(action))
+            return
+        message = self._open_global(action) if isinstance(action, v.Start) else action
+        workers = list(self._workers)
+        with self._lock:
+            self._global_missing, self._global_answer = len(workers) + 1, None
+        for worker in workers:
+            if not worker.do(message):
+                self._answered_globally(None)
+        self._answered_globally(self._global_runner.do(action))
+
+    def _open_global(self, action: v.Start) -> OpenGlobal:
+        spec, state = self._layout.topology.global_topology, action.state
+        assert spec is not None
+        entries = {name: dict(state.base.view(name).range(None, None, False)) for name in spec.stores}
+        return OpenGlobal(GLOBAL_TASK, state.stamp, state.positions, entries, action.now_ms)
+
+    def _answered_globally(self, event: v.Event | None) -> None:
+        """Take that one more has answered; event: the answer of the task here."""
+        with self._lock:
+            self._global_answer = self._global_answer or event
+            self._global_missing -= 1
+            answer = None if self._global_missing else self._global_answer
+        if answer is not None:
+            self._answer(answer)
+
+    # ---------------------------------------- queries
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return the tasks of the topology that are open."""
+        with self._lock:
+            return sorted(self._open)
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all open tasks."""
+        with self._lock:
+            workers = {w for task, w in self._open.items() if store_name in self._layout.spec(task).stores}
+        found = self._global_runner.readable(store_name, committed)
+        for worker in workers:
+            with suppress(InvalidStateStoreError):  # its tasks are being opened again
+                for each in worker.read(ReadPositions(store_name)):
+                    store = self._remote(worker, each, store_name, committed)
+                    found.append(ReadableStore(each.task, store, each.committed if committed else each.now))
+        return sorted(found, key=lambda each: each.task)
+
+    def _remote(self, worker: WorkerProcess, found: TaskPositions, name: str, committed: bool) -> StateStore:
+        """Return a store of a worker, to be read here."""
+        task, config = found.task, self._layout.config
+        builders = self._layout.spec(task).stores
+        if builders[name].supplier.kind == CUSTOM:
+            raise UnsupportedOperationError(
+                f"Store {name} is of a class of the program, and in another process: it can be read from here with "
+                "num.stream.threads=1 alone."
+            )
+        if committed:
+            entries = _CommittedEntries(worker, task)
+            snapshot = StandbySnapshot(task, builders, config, entries, found.processor_metadata).store(name)
+            assert snapshot is not None
+            return snapshot
+        store = empty_store(builders[name], config)
+        assert isinstance(store, TypedStore)
+        return store.over(lambda part: _remote_reads(worker, task, name, part))
+
+    def close(self) -> None:
+        """End the processes; a function of the user that does not return ends with its process."""
+        self._here.close(LAST_SECONDS)
+        for worker in self._workers:
+            worker.close()
+
+
+class _CommittedEntries:
+    """The committed entries of a task in a worker (implements BaseSnapshot)."""
+
+    def __init__(self, worker: WorkerProcess, task: TaskId) -> None:
+        self._worker = worker
+        self._task = task
+
+    def view(self, store_name: str) -> GuardedReads:
+        """Return the entries of one store."""
+        return _remote_reads(self._worker, self._task, store_name, None)
+
+    def close(self) -> None:
+        """Do nothing: the worker has them."""
+
+
+def _remote_reads(worker: WorkerProcess, task: TaskId, store: str, part: str | None) -> GuardedReads:
+    return GuardedReads(_RemoteReads(worker, task, store, part), nullcontext)
+
+
+class _RemoteReads:
+    """Reads the bytes of a store in a worker; of a range, as many entries as one read takes."""
+
+    def __init__(self, worker: WorkerProcess, task: TaskId, store: str, part: str | None) -> None:
+        self._worker = worker
+        self._at = task, store, part
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        return self._worker.read(ReadStore(*self._at, name, arguments))
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """Return the value of each of `keys`, None if there is none."""
+        found: list[bytes | None] = self._call("multi_get", list(keys))
+        return found
+
+    def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
+        """Return an iterator over the first entries with from_key <= key < to_key in byte order, or reversed."""
+        return iter(self._call("range", from_key, to_key, reverse))
+
+    def approximate_num_entries(self) -> int:
+        """Return about how many entries there are."""
+        return int(self._call("approximate_num_entries"))
+
+    def segments(self, from_time: int, to_time: int) -> list[bytes]:
+        """Return the segments with entries that are of `from_time` to `to_time` (ms), in order."""
+        found: list[bytes] = self._call("segments", from_time, to_time)
+        return found
+
+    @property
+    def observed_time(self) -> int:
+        """The clock of the store (ms)."""
+        return int(self._call("observed_time"))

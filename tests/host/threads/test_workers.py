@@ -1,0 +1,367 @@
+"""Worker processes: the same output, stores and queries as in one thread, whatever becomes of the processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from penstock.clock import MockClock
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized, Produced
+from penstock.errors import InvalidStateStoreError, StreamsError, TopologyError
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.workers.messages import encoded
+from penstock.host.threads.workers.placing import place
+from penstock.host.threads.workers.worker_process import WorkerDiedError
+from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import Topology, built_topology
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.serdes import Serdes
+from penstock.state.api import Base
+from penstock.windows import TimeWindows
+from tests.host.threads.inline import InlineInstance
+from tests.host.threads.memory_broker import MemoryBroker
+from tests.support.waiting import until
+
+SECONDS = 120.0
+PARTITIONS = 3
+TOPICS = {"in": PARTITIONS, "names": 1, "out": 1, "joined": 1, "windows": 1}
+_LONG = Produced.with_(Serdes.string(), Serdes.long())
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a line; one such as die:PATH happens once."""
+    found = []
+    for word in line.split():
+        what, _, path = word.partition(":")
+        if path and not Path(path).exists():
+            Path(path).touch()
+            if what == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise MemoryError if what == "memory" else ValueError(word)
+        if what == "always":
+            os.kill(os.getpid(), signal.SIGKILL)
+        found.append(what)
+    return found
+
+
+def topology() -> Topology:
+    """Return counts of words, also by window, and a join with a global table."""
+    builder = StreamsBuilder()
+    names = builder.global_table("names", materialized=Materialized.as_("names"))
+    words = builder.stream("in").flat_map_values(words_of).select_key(lambda _, word: word)
+    words.join(names, lambda word, name: f"{word}={name}", key_selector=lambda key, _: key).to("joined")
+    by_word = words.group_by_key()
+    by_word.count(Materialized.as_("counts")).to_stream().to("out", _LONG)
+    windows = by_word.windowed_by(TimeWindows.of_size_and_grace(10, 1_000)).count(Materialized.as_("windows"))
+    windows.to_stream().select_key(lambda key, _: f"{key.key}@{key.window.start}").to("windows", _LONG)
+    return builder.build()
+
+
+class Workers:
+    """Two processes, each action answered before the next (implements inline.Processing)."""
+
+    def __init__(self, directory: Path, number: int = 2) -> None:
+        self.config = config_in(directory)
+        self.layout = layout_in(self.config)
+        self.directory = StateDirectory(self.config)
+        self.directory.acquire()
+        self.path = directory / "app"
+        self._answers: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self.errors: list[BaseException] = []
+        runner = TaskRunner(self.layout, {})
+        self.processes = WorkerProcesses(self.layout, self.directory.run, number, runner, self._answers.put)
+
+    def do(self, action: TaskAction) -> v.Event:
+        """Return the answer to `action`."""
+        self.processes.do(action)
+        return self.answer()
+
+    def answer(self) -> v.Event:
+        """Return the next answer, or what is told without a question."""
+        event = self._answers.get(timeout=SECONDS)
+        if isinstance(event, v.Failed):
+            self.errors.append(event.error)
+        return event
+
+    def open_base(self, task: TaskId) -> Base:
+        return self.directory.open_base(task)
+
+    def forget(self) -> None:
+        """Lose the disk."""
+        for path in self.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+        self.errors.clear()
+
+    def close(self) -> None:
+        self.processes.close()
+        self.directory.release()
+
+
+def config_in(directory: Path) -> StreamsConfig:
+    return StreamsConfig(
+        {
+            "application.id": "app",
+            "bootstrap.servers": "nowhere:1",
+            "state.dir": str(directory),
+            "default.key.serde": Serdes.string(),
+            "default.value.serde": Serdes.string(),
+            "penstock.restart.backoff.ms": 0,
+            "penstock.restart.max.attempts": 1,
+        },
+        environment={},
+    )
+
+
+def layout_in(config: StreamsConfig, of: Callable[[], Topology] = topology) -> Layout:
+    return layout_of(built_topology(of(), "app"), config, TOPICS)
+
+
+@pytest.fixture(scope="module")
+def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    made = Workers(tmp_path_factory.mktemp("state"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def play(workers: Workers) -> Iterator[Play]:
+    made = Play(workers)
+    yield made
+    made.end()
+
+
+class Play:
+    """Topics and an instance over them, in worker processes or here."""
+
+    def __init__(self, workers: Workers | None, **options: Any) -> None:
+        self.broker = MemoryBroker(TOPICS)
+        self.workers = workers
+        self.clock = MockClock(1_000)
+        config = config_in(Path("nowhere")) if workers is None else workers.config
+        replaced = StreamThreadExceptionResponse.REPLACE_THREAD
+        self.instance = InlineInstance(
+            topology(), config, self.broker, self.clock, response=replaced, processing=workers, **options
+        )
+
+    def write(self, *lines: str, topic: str = "in") -> None:
+        for number, line in enumerate(lines):
+            key, _, value = line.partition("=") if topic == "names" else (None, None, line)
+            row = (None if key is None else key.encode(), value.encode(), number, 0, ())
+            self.broker.append([PartitionBatch(topic, number % TOPICS[topic], RecordBatch.of([row]))])
+
+    def output(self) -> dict[str, list[tuple[bytes, bytes]]]:
+        """Return what is in the topics of the output and in the changelogs, in order."""
+        found = {}
+        for topic, partitions in self.broker.topics().items():
+            for at in (TopicPartition(topic, number) for number in range(partitions)):
+                if self.broker.end(at):
+                    batch = self.broker.read(at, 0, self.broker.end(at))
+                    found[str(at)] = list(zip(batch.keys, batch.values, strict=True))
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """Return the last count of each word."""
+        return {key.decode(): int.from_bytes(value) for key, value in self.output().get("out-0", [])}
+
+    def end(self) -> None:
+        self.instance.close()
+        if self.workers is not None:
+            self.workers.forget()
+
+
+WORDS = st.lists(st.lists(st.sampled_from("abcd"), max_size=4).map(" ".join), max_size=6)
+
+
+@settings(max_examples=3)
+@given(WORDS, WORDS, st.sampled_from([0, 1_000_000]), st.booleans())
+def test_output_and_changelogs_are_those_of_one_thread(
+    workers: Workers, first: list[str], second: list[str], commit_interval_ms: int, exactly_once: bool
+) -> None:
+    outputs = []
+    for where in (None, workers):
+        play = Play(where, commit_interval_ms=commit_interval_ms, exactly_once=exactly_once, records_at_once=2)
+        play.write("a=A", "b=B", topic="names")
+        for lines in (first, second):
+            play.write(*lines)
+            play.instance.run()
+        play.end()
+        outputs.append(play.output())
+    assert outputs[0] == outputs[1]
+
+
+def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
+    play.write("a=A", topic="names")
+    play.write("a b", "a", "c a")
+    play.instance.run()
+    for committed in (False, True):
+        stores = workers.processes.readable("counts", committed)
+        assert [each.task.partition for each in stores] == [0, 1, 2]
+        read: list[Any] = [each.store for each in stores]
+        assert {key: value.value for store in read for key, value in store.all()} == {"a": 3, "b": 1, "c": 1}
+        assert sum(store.approximate_num_entries() for store in read) == 3
+        windows: list[Any] = [each.store for each in workers.processes.readable("windows", committed)]
+        assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
+    (names,) = workers.processes.readable("names", True)
+    assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
+
+
+def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> None:
+    play = Play(workers)
+    play.write("a")
+    play.instance.run()
+    store: Any = workers.processes.readable("counts", False)[0].store
+    play.end()
+    assert workers.processes.readable("counts", False) == []
+    with pytest.raises(InvalidStateStoreError, match="migrated"):
+        store.get("a")
+
+
+@pytest.mark.parametrize(("how", "told"), [("die", "killed by SIGKILL"), ("memory", "ran out of memory")])
+def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(
+    play: Play, workers: Workers, tmp_path: Path, how: str, told: str
+) -> None:
+    play.write("a b", "c", "a")
+    play.instance.run()
+    play.write("a", f"{how}:{tmp_path / 'once'}", "b")
+    play.instance.run()
+    assert play.counts() == {"a": 3, "b": 2, "c": 1, how: 1}
+    assert len(workers.errors) == 1
+    assert told in str(workers.errors[0])
+    assert "task 1_1" in str(workers.errors[0])
+
+
+def test_a_worker_that_dies_with_nothing_to_do_is_replaced(play: Play, workers: Workers) -> None:
+    play.write("a", "b", "c")
+    play.instance.run()
+    os.kill(workers.processes.pids()[0], signal.SIGKILL)
+    play.instance.tell(workers.answer())
+    play.write("a", "b")
+    play.instance.run()
+    assert play.counts() == {"a": 2, "b": 2, "c": 1}
+    assert "no task" in str(workers.errors[0])
+
+
+def test_deaths_of_workers_with_the_same_task_are_counted(workers: Workers) -> None:
+    play = Play(workers)
+    play.write("always")
+    with pytest.raises(WorkerDiedError, match="while it ran task 1_0") as raised:
+        play.instance.run()
+    assert (raised.value.task, raised.value.deaths) == (TaskId(1, 0), 2)
+    workers.forget()
+
+
+def test_an_error_of_a_function_comes_with_its_cause_and_the_line(play: Play, workers: Workers, tmp_path: Path) -> None:
+    play.write(f"error:{tmp_path / 'once'}")
+    play.instance.run()
+    assert play.counts() == {"error": 1}
+    (error,) = workers.errors
+    assert isinstance(error, StreamsError)
+    assert isinstance(error.__cause__, ValueError)
+    assert any("raise MemoryError if" in note for note in error.__cause__.__notes__)
+
+
+def test_an_interrupt_is_for_the_program_alone(play: Play, workers: Workers) -> None:
+    for pid in workers.processes.pids():
+        os.kill(pid, signal.SIGINT)
+    play.write("a")
+    play.instance.run()
+    assert play.counts() == {"a": 1}
+
+
+def test_a_program_that_cannot_be_sent_is_refused_by_the_name_of_what_is_at_fault(tmp_path: Path) -> None:
+    lock = threading.Lock()
+
+    def locking(value: str) -> str:
+        with lock:
+            return value
+
+    def of() -> Topology:
+        builder = StreamsBuilder()
+        builder.stream("in").map_values(locking).to("out")
+        return builder.build()
+
+    config = config_in(tmp_path)
+    layout = layout_in(config, of)
+    with pytest.raises(StreamsError, match=r"cannot be sent to worker processes: function .*locking.*`lock`"):
+        WorkerProcesses(layout, "", 2, TaskRunner(layout, {}), lambda _: None)
+
+
+PARENT = """
+import sys, time
+from pathlib import Path
+from tests.host.threads.test_workers import Workers
+print(*Workers(Path(sys.argv[1]), 1).processes.pids(), flush=True)
+time.sleep(600)
+"""
+
+
+def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pids = parent.stdout.readline().split()
+        parent.kill()
+    assert until(lambda: not is_running(*pids))
+
+
+def is_running(pid: str) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+
+
+def test_errors_cross_with_class_text_causes_and_notes() -> None:
+    class OddError(Exception):
+        def __init__(self, one: str, other: str) -> None:
+            super().__init__(f"{one} {other}")
+
+    try:
+        try:
+            raise OddError("one", "other")
+        except OddError as odd:
+            odd.add_note("a note")
+            raise TopologyError("wrong") from odd
+    except TopologyError as error:
+        came: BaseException = pickle.loads(encoded(error))
+    assert isinstance(came, TopologyError)
+    assert str(came) == "Invalid topology: wrong"
+    assert came.__cause__ is not None
+    assert str(came.__cause__) == "one other"
+    assert came.__cause__.__notes__[0] == "a note"
+
+
+def test_tasks_are_spread_and_stay_where_they_were() -> None:
+    running: dict[TaskId, int] = {}
+    for task in [TaskId(subtopology, number) for subtopology in range(2) for number in range(4)]:
+        running[task] = place(task, running, None, range(2))
+    for subtopology in range(2):
+        assert sorted(at for task, at in running.items() if task.subtopology == subtopology) == [0, 0, 1, 1]
+    assert all(running[TaskId(0, number)] != running[TaskId(1, number)] for number in range(4))
+    before = dict(running)
+    again: dict[TaskId, int] = {}
+    for task in sorted(before, reverse=True):
+        again[task] = place(task, again, before[task], range(2))
+    assert again == before
+    alone = {TaskId(0, 0): 1}
+    assert place(TaskId(0, 1), alone, 1, range(2)) == 0
