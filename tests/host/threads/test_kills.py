@@ -1,6 +1,6 @@
 """Two instances of a count of words, exactly once, are killed by turns, sometimes with their disks, or at a crash
-point, are stopped for longer than their session, or close and come back: each word is counted once, in order, whoever
-counts it, and the changelog has the last counts.
+point, are stopped for longer than their session, lose a worker process, or close and come back: each word is counted
+once, in order, whoever counts it, and the changelog has the last counts.
 
 `make test-slow` kills at two of the crash points, drawn by the seed of `tests.crash`; `make crash` at all of them.
 """
@@ -151,6 +151,9 @@ class Group:
             assert until(partial(self.has_counted, sum(self.written.values()))), self.logs()
             process.send_signal(signal.SIGCONT)
             return
+        if how == "kill a worker":
+            os.kill(min(children(process.pid)), signal.SIGKILL)
+            return
         if how == "close":
             assert process.stdin is not None
             process.stdin.close()
@@ -166,6 +169,12 @@ class Group:
         return "\n".join((self.directory / f"log-{number}").read_text() for number in range(2))
 
 
+def children(pid: int) -> list[int]:
+    """Return the processes that a process has started."""
+    lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return [int(child) for each in lists for child in each.split()]
+
+
 @pytest.mark.crash
 @pytest.mark.one_broker
 @pytest.mark.timeout(900)
@@ -174,9 +183,12 @@ def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], seed: int
 ) -> None:
     draw = random.Random(seed)
-    group = Group(broker, tmp_path, unique_name, {"num.standby.replicas": seed % 2})
+    threads = 1 + seed % 2
+    settings = {"num.standby.replicas": seed % 4 // 2, "num.stream.threads": threads}
+    group = Group(broker, tmp_path, unique_name, settings)
+    strikes = STRIKES if threads == 1 else (*STRIKES, "kill a worker")
     try:
-        for how in draw.sample(STRIKES, len(STRIKES)):
+        for how in draw.sample(strikes, len(strikes)):
             before = group.counted()
             group.write(draw)
             some = before + draw.randrange(1, 2 * LINES)
