@@ -490,7 +490,7 @@ def test_ctrl_c_says_what_it_waits_for(
     def interrupted(timeout_ms: int | None = None) -> bool:
         raise KeyboardInterrupt
 
-    announced = "stopping after the running epoch; Ctrl-C again gives that epoch up."
+    announced = "stopping after the running commit; Ctrl-C again gives that commit up."
     with pytest.raises(KeyboardInterrupt), KafkaStreams(topology(), CONFIG):
         raise KeyboardInterrupt
     assert announced in capsys.readouterr().err

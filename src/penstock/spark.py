@@ -15,7 +15,8 @@ from typing import Any
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
-from penstock.host.spark.driver.resetting import ApplicationReset, planned_reset, reset_application
+from penstock.host.api import ApplicationReset
+from penstock.host.spark.driver.resetting import planned_reset, reset_application
 from penstock.host.spark.frames.topic_source import TopicDataSource
 from penstock.plan.topology import Topology, built_topology
 

@@ -226,7 +226,7 @@ def test_ctrl_c_twice_gives_the_epoch_up_leaves_no_process_and_loses_nothing(
     with Command(("run", str(program)), tmp_path, environment) as command:
         assert until(lambda: "slow:" in command.output())
         command.interrupt()
-        assert until(lambda: "Ctrl-C again gives that epoch up" in command.output())
+        assert until(lambda: "Ctrl-C again gives that commit up" in command.output())
         command.interrupt()
         ended = command.ended()
         assert ended.code == 130

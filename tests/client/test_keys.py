@@ -88,7 +88,7 @@ def test_a_key_that_changes_nothing_is_named_with_the_reason(caplog: pytest.LogC
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        ("restore.consumer.fetch.min.bytes", "no consumer restores state, tasks read it from the checkpoint"),
+        ("restore.consumer.fetch.min.bytes", "the prefix consumer. sets up all that reads topics"),
         ("global.consumer.fetch.min.bytes", "the prefix consumer. sets up the consumers of global stores too"),
     ],
 )

@@ -441,7 +441,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def _announce_close(self) -> None:
         """Tell the person at the terminal what Ctrl-C waits for, and what another one does."""
         print(
-            f"{self._application_id}: Ctrl-C: stopping after the running epoch; Ctrl-C again gives that epoch up.",
+            f"{self._application_id}: Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.",
             file=sys.stderr,
             flush=True,
         )

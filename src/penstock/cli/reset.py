@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from penstock import spark
 from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
+from penstock.extras import load
+
+_MODULES: Final = {"spark": "penstock.spark", "threads": "penstock.host.threads.resetting"}
+"""The module that resets an application, by host."""
 
 
 def reset(
@@ -26,7 +29,9 @@ def reset(
     """
     program = load_program(file)
     configured = program.configured(parsed_settings(config))
-    plan = (spark.plan_reset if dry_run else spark.reset)(program.topology, configured)
+    host = configured["penstock.host"]
+    module = load(_MODULES[host], f"penstock.host={host}")
+    plan = (module.plan_reset if dry_run else module.reset)(program.topology, configured)
     if as_json:
         print_json({**asdict(plan), "dry_run": dry_run})
         return

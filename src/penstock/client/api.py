@@ -276,6 +276,11 @@ class RefusedRecord(NamedTuple):
     error: KafkaError
 
 
+class RefusedOutputError(KafkaError):
+    """Brokers refuse a part of what was sent. Make all since the last commit again, with the same records: the producer
+    then asks about those that brokers refuse."""
+
+
 OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
 """Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
 
@@ -285,13 +290,14 @@ class BatchProducer(Protocol):
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
         """Take records to be written in the background. Waits while the buffer is full. on_refused: decides about
-        records that the producer does not take for what they are. Raises what that raises, and KafkaError for a record
-        that cannot be written, this one or an earlier one."""
+        records that the producer does not take for what they are, or that brokers have refused before. Raises what that
+        raises, RefusedOutputError if brokers refuse records, and KafkaError for a record that cannot be written, this
+        one or an earlier one."""
         ...
 
     def flush(self) -> dict[TopicPartition, int]:
         """Return when all records taken are written: the offset behind the last record of each partition that was
-        written to since the flush before. Raises KafkaError if one could not be written."""
+        written to since the flush before. Raises as `send`."""
         ...
 
     def close(self) -> None:
@@ -305,9 +311,10 @@ class TransactionalProducer(Protocol):
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
         """Take records to be written in the background, in the open transaction or a new one. Waits while the buffer is
-        full. on_refused: decides about records that the producer does not take for what they are. Raises what that
-        raises, ProducerFencedError and TaskMigratedError as `commit`, and KafkaError for a record that cannot be
-        written; then the transaction is over."""
+        full. on_refused: decides about records that the producer does not take for what they are, or that brokers have
+        refused before. Raises what that raises, RefusedOutputError if brokers refuse records, ProducerFencedError and
+        TaskMigratedError as `commit`, and KafkaError for a record that cannot be written; then the transaction is
+        over."""
         ...
 
     def commit(
@@ -317,9 +324,9 @@ class TransactionalProducer(Protocol):
         record of each partition that was written to.
 
         Raises TaskMigratedError if the group has counted the member out, or the broker has ended the transaction after
-        transaction.timeout.ms; ProducerFencedError if another producer has fenced this one; KafkaError if the
-        transaction failed, or nobody knows whether it was committed. In all cases the transaction is over, and the next
-        one may begin.
+        transaction.timeout.ms; ProducerFencedError if another producer has fenced this one; RefusedOutputError if
+        brokers refuse records; KafkaError if the transaction failed, or nobody knows whether it was committed. In all
+        cases the transaction is over, and the next one may begin.
         """
         ...
 

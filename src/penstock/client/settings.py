@@ -26,7 +26,7 @@ _PREFIXES: Mapping[str, tuple[str, ...]] = {
     ADMIN: ("admin.",),
 }
 _UNUSED_PREFIXES: Mapping[str, str] = {
-    "restore.consumer.": "no consumer restores state, tasks read it from the checkpoint",
+    "restore.consumer.": "the prefix consumer. sets up all that reads topics",
     "global.consumer.": "the prefix consumer. sets up the consumers of global stores too",
 }
 """Prefixes of clients that Kafka Streams has and Penstock does not, and why."""

@@ -4,6 +4,7 @@ another."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -115,6 +116,27 @@ class StateQueries(Protocol):
     def close(self) -> None:
         """Release what was opened; stores that were handed out cannot be read any more."""
         ...
+
+
+@dataclass(frozen=True)
+class ApplicationReset:
+    """What a reset of an application deletes.
+
+    checkpoint: its URI, on Spark. epoch: the last that is committed there. state_directory: on this machine. They are
+    None if there is none. groups: consumer groups. topics: internal topics.
+    """
+
+    application_id: str
+    checkpoint: str | None
+    epoch: int | None
+    state_directory: str | None
+    groups: tuple[str, ...]
+    topics: tuple[str, ...]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to delete."""
+        return not (self.checkpoint or self.state_directory or self.groups or self.topics)
 
 
 class HostLife(Protocol):

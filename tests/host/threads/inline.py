@@ -162,6 +162,7 @@ class InlineInstance:
                 self._transaction.extend(output)
             case v.Abort():
                 self._transaction.clear()
+                self._written.clear()
             case v.CommitTransaction(offsets):
                 self._commit(offsets)
             case v.Send(output):

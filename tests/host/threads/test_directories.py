@@ -48,6 +48,21 @@ def test_what_a_killed_process_has_left_of_a_deletion_is_deleted(directory: Stat
     directory.release()
 
 
+def test_a_clean_up_deletes_what_instances_keep_and_nothing_else(directory: StateDirectory, tmp_path: Path) -> None:
+    other = tmp_path / "app" / "checkpoint" / "metadata"
+    other.parent.mkdir(parents=True)
+    other.touch()
+    assert not directory.has_state()
+    directory.acquire()
+    directory.open_base(KEPT).close()
+    directory.open_base(GLOBAL_TASK).close()
+    directory.release()
+    assert directory.has_state()
+    directory.clean_up()
+    assert not directory.has_state()
+    assert other.exists()
+
+
 def test_a_base_that_was_closed_is_sealed(directory: StateDirectory, tmp_path: Path) -> None:
     directory.acquire()
     base = directory.open_base(KEPT)

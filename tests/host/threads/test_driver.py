@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, Pro
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.production import ProductionFailedError
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.resetting import plan_reset
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
@@ -277,6 +279,23 @@ def test_the_handler_decides_about_records_that_the_producer_refuses(words: Word
     values = [value.decode() for value in words.values()]
     assert handler.asked == [("0_0", "KSTREAM-SINK-0000000001", RecordTooLargeError)]
     assert {"3000", "b", "c"} == set(values)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_the_handler_decides_about_records_that_brokers_refuse(words: WordCount, guarantee: str) -> None:
+    words.sink += "-small"
+    words.admin.create_topics([NewTopic(words.sink, 1, config={"max.message.bytes": "2000"})])
+    handler = Dropping()
+    words.write("a" * 3_000, "b", "c", "d" * 2_500, "e")
+    config = words.config(**{"production.exception.handler": handler, "processing.guarantee": guarantee})
+    options: dict[str, Any] = {"until_end": True, "make_membership": AloneMembership}
+    words.run_to_end(ThreadsHost(built_topology(copying(words), words.app), config, **options))
+    values = Counter(value.decode() for value in words.values())
+    asked = {(task, "KSTREAM-SINK-0000000001", RecordTooLargeError) for task in ("0_0", "0_1")}
+    assert set(handler.asked) == asked
+    assert values.keys() == {"3000", "2500", "b", "c", "e"}
+    if guarantee == "exactly_once_v2":
+        assert set(values.values()) == {1}
 
 
 def test_a_pause_holds_and_a_close_commits(words: WordCount) -> None:
@@ -546,9 +565,13 @@ def test_partitions_that_do_not_fit_the_internal_topics_end_the_host_with_the_re
 def test_a_reset_makes_the_next_start_a_first_one(words: WordCount) -> None:
     words.write("a b")
     words.run_to_end(words.host())
-    host = words.host()
+    host, plan = words.host(), plan_reset(words.topology(), words.config())
+    changelog, repartition = sorted(topic for topic in words.admin.topics() if topic.startswith(f"{words.app}-"))
+    assert (plan.groups, plan.topics) == ((words.app,), (changelog, repartition))
+    assert plan.state_directory is not None
     host.reset()
     host.reset()  # there is nothing left to delete
+    assert plan_reset(words.topology(), words.config()).is_empty
     assert until(lambda: not any(topic.startswith(words.app) for topic in words.admin.topics()))
     words.run_to_end(words.host())
     assert words.counts() == {"a": 1, "b": 1}

@@ -163,6 +163,25 @@ def test_every_write_is_seen_at_once_at_least_once(cache: int) -> None:
     assert dict(play.store("counts").all()) == {"a": 2, "b": 1, "c": 1}
 
 
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_stores_that_keep_headers_are_read_with_and_without_them(guarantee: str) -> None:
+    play = Play(guarantee, **{"dsl.store.format": "headers"})
+    batch = RecordBatch.of([(b"k", b"new", 5, 0, (("h", b"1"),))])
+    play.broker.append([PartitionBatch("in", 0, batch), PartitionBatch("everywhere", 0, batch)])
+    play.instance.run()
+    play.commits()
+    types = QueryableStoreTypes
+    assert play.store("counts").get("k") == 1
+    assert play.store("counts", types.timestamped_key_value_store()).get("k") == ValueAndTimestamp(1, 5)
+    found = play.store("counts", types.timestamped_key_value_store_with_headers()).get("k")
+    assert (found.value, found.timestamp) == (1, 5)
+    kept = play.store("global", types.timestamped_key_value_store_with_headers()).get("k")
+    assert (kept.value, kept.timestamp) == ("new", 5)
+    assert play.store("windows", types.timestamped_window_store_with_headers()).fetch("k", 0).value == 1
+    assert play.ask("counts", KeyQuery.with_key("k")).only_partition_result.result == 1
+    assert play.queries.table("counts").to_pylist()[0]["value"] == 1
+
+
 def test_only_what_is_committed_is_seen_exactly_once() -> None:
     play = Play("exactly_once_v2")
     play.write(("a", "x", 1), ("a", "x", 12))

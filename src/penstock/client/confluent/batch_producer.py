@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
-from penstock.client.confluent.refusals import fail_on_refused
+from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_refusal
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
@@ -20,18 +20,22 @@ from penstock.record import PartitionBatch, TopicPartition
 
 
 class Deliveries:
-    """Keeps the end of each partition after its last delivered record, and the first record that was not delivered; the
-    client refers to it, and it to nobody."""
+    """Keeps the end of each partition after its last delivered record, records that were refused, and the first that
+    was not delivered for another reason; the client refers to it, and it to nobody."""
 
     def __init__(self) -> None:
         """Know of nothing."""
         self._last: dict[tuple[str | None, int | None], int] = {}
         self._failed: tuple[Code, TopicPartition] | None = None
+        self._refused: dict[tuple[str | None, int | None, bytes | None, bytes | None], Code] = {}
 
     def delivered(self, error: Code | None, message: Message) -> None:
         """Take the report of one record (a callback of librdkafka)."""
         if error is None:  # mostly, and for each record: as little as possible
             self._last[message.topic(), message.partition()] = message.offset() or 0
+        elif is_refusal(error):
+            if len(self._refused) < MOST_REFUSED:
+                self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
         elif self._failed is None:
             self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
 
@@ -40,6 +44,11 @@ class Deliveries:
         last, self._last = self._last, {}
         return {TopicPartition(topic or "", number or 0): offset + 1 for (topic, number), offset in last.items()}
 
+    def take_refused(self) -> dict[tuple[str | None, int | None, bytes | None, bytes | None], Code]:
+        """Give up records that brokers have refused, with the error of each: by topic, partition, key and value."""
+        refused, self._refused = self._refused, {}
+        return refused
+
     def take_failed(self) -> tuple[Code, TopicPartition] | None:
         """Give up the first error and its partition, None if there was none."""
         failed, self._failed = self._failed, None
@@ -47,18 +56,25 @@ class Deliveries:
 
     def forget(self) -> None:
         """Forget everything."""
-        self._last, self._failed = {}, None
+        self._last, self._failed, self._refused = {}, None, {}
 
 
 class ConfluentBatchProducer:
     """BatchProducer over confluent-kafka: idempotent, without transactions."""
 
-    def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
-        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
+    def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000, refusals: Refusals | None = None) -> None:
+        """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush. refusals: what
+        brokers have refused of an earlier producer, whose output this one is to write."""
+        self._refusals = refusals or Refusals()
+        self._config = config
+        self._timeout_ms = timeout_ms
         self._deliveries = Deliveries()
+        self._connect()
+
+    def _connect(self) -> None:
         forced = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
-        settings = client_settings(config, PRODUCER, forced, defaults={"linger.ms": 1})
-        self._connection = Connection(settings, timeout_ms)
+        settings = client_settings(self._config, PRODUCER, {**forced, **self._refusals.settings}, {"linger.ms": 1})
+        self._connection = Connection(settings, self._timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
 
@@ -66,7 +82,8 @@ class ConfluentBatchProducer:
         """Take records to be written in the background; see `client.api.BatchProducer`."""
         client = self._open()
         try:
-            send_accepted(self._connection, client, output, on_refused)
+            accepted = self._refusals.without_refused(output, on_refused)
+            send_accepted(self._connection, client, accepted, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], TopicPartition(" ".join(dict.fromkeys(each.topic for each in output)), 0))
@@ -82,6 +99,8 @@ class ConfluentBatchProducer:
         self._raise_failed()
         if remaining:
             self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
+        if self._refusals.written():
+            self._connect()
         return self._deliveries.take_ends()
 
     def close(self) -> None:
@@ -93,6 +112,9 @@ class ConfluentBatchProducer:
             self._client = None
 
     def _raise_failed(self) -> None:
+        refused = self._deliveries.take_refused()
+        if refused:
+            raise self._refusals.take(refused)
         failed = self._deliveries.take_failed()
         if failed is not None:
             self._fail(*failed)

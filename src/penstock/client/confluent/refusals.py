@@ -7,14 +7,14 @@ with one record a batch, and what fails then is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import Message
 
-from penstock.client.api import OnRefused, RefusedRecord
+from penstock.client.api import OnRefused, RefusedOutputError, RefusedRecord
 from penstock.errors import KafkaError, RecordTooLargeError
 from penstock.record import PartitionBatch, TopicPartition
 
@@ -33,6 +33,7 @@ _HELD_BACK = frozenset((Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._FATAL))
 """What is reported of records that were not sent, since a batch before them was refused."""
 
 _Place = tuple[str | None, int | None, bytes | None, bytes | None]
+"""Topic, partition, key and value of a record."""
 
 ONE_BY_ONE: dict[str, Any] = {"batch.num.messages": 1}
 """Settings of a producer that sends each record in a separate batch."""
@@ -123,6 +124,62 @@ class Reports:
         if lost:
             raise KafkaError(f"{lost} delivery reports have no record: the client is in an inconsistent state.")
         return found
+
+
+class Refusals:
+    """What brokers have refused of output that is made and sent again after each refusal: first a batch, and then, when
+    each record has a batch of its own, records. Those are not sent another time."""
+
+    def __init__(self) -> None:
+        """Know of none."""
+        self._codes: dict[_Place, Code] = {}
+        self._pending: set[_Place] = set()
+        self._times = 0
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """How a producer is to send."""
+        return ONE_BY_ONE if self._times else {}
+
+    def take(self, reported: Mapping[_Place, Code]) -> KafkaError:
+        """Take what was reported of records; return the error for it, which tells whether to make them again."""
+        if self._times:
+            self._codes.update(reported)
+        self._pending.update(reported)
+        self._times += 1
+        (topic, partition, _, _), code = next(iter(reported.items()))
+        error = _error(code, topic or "", partition or 0)
+        if self._times <= MOST_REFUSED:
+            return RefusedOutputError(str(error))
+        self._forget()  # other records each time, perhaps
+        return error
+
+    def without_refused(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> Sequence[PartitionBatch]:
+        """Return `output` without the records that brokers have refused, and with what `on_refused` gives for them;
+        raises what it raises."""
+        if not self._times:
+            return output
+        found: list[RefusedError] = []
+        for part, (topic, partition, batch, _) in enumerate(output):
+            for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
+                place = topic, partition, key, value
+                self._pending.discard(place)
+                if place in self._codes:
+                    found.append(RefusedError(part, row, self._codes[place]))
+        return replaced(output, found, on_refused)
+
+    def written(self) -> bool:
+        """Take that all that was sent is written; return whether producers are to send as usual again, since all that
+        was refused has been made again."""
+        if not self._times or self._pending:
+            return False
+        self._forget()
+        return True
+
+    def _forget(self) -> None:
+        self._codes.clear()
+        self._pending.clear()
+        self._times = 0
 
 
 def only(output: Sequence[PartitionBatch], refused: Sequence[RefusedError]) -> list[PartitionBatch]:

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as Position
 from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
-from penstock.client.confluent.refusals import fail_on_refused
+from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.confluent.transactions import initialized, returning, transactional_right, until
 from penstock.client.failures import Right
@@ -61,6 +61,8 @@ class ConfluentTransactionalProducer:
         settings = client_settings(config, PRODUCER, forced, defaults)
         self._transaction_timeout_ms = int(settings["transaction.timeout.ms"])
         self._connection = Connection(settings, timeout_ms)
+        self._settings = self._connection.settings
+        self._refusals = Refusals()
         self._offsets = TransactionOffsets(config, transactional_id, timeout_ms)
         self._is_open = False
         self._began = 0.0
@@ -72,7 +74,8 @@ class ConfluentTransactionalProducer:
         """Take records to be written in the transaction."""
         client = self._begun()
         try:
-            send_accepted(self._connection, client, output, on_refused)
+            accepted = self._refusals.without_refused(output, on_refused)
+            send_accepted(self._connection, client, accepted, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], output[0].topic if output else "")
@@ -102,6 +105,8 @@ class ConfluentTransactionalProducer:
         except KafkaException as error:
             self._fail(error.args[0], "")
         self._is_open = False
+        if self._refusals.written():
+            self._client = None
         return self._deliveries.take_ends()
 
     def _commit_texts(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> None:
@@ -144,20 +149,30 @@ class ConfluentTransactionalProducer:
             raise KafkaError("The producer is closed.")
         if self._client is None:
             right = transactional_right(self._transactional_id)
+            self._connection.settings = {**self._settings, **self._refusals.settings}
             self._client = initialized(self._connection, self._transactional_id, right)
             self._connection.serve = self._client.poll
         return self._client
 
     def _raise_failed(self) -> None:
+        self._raise_refused()
         failed = self._deliveries.take_failed()
         if failed is not None:
             self._fail(failed[0], failed[1].topic)
+
+    def _raise_refused(self) -> None:
+        refused = self._deliveries.take_refused()
+        if refused:
+            self._end()
+            self._client = None  # the next one sends in another way
+            raise self._refusals.take(refused)
 
     def _fail(self, error: Code, topic: str) -> None:
         """End the transaction because of `error`, and raise the error for it."""
         if self._client is not None and error.code() not in _FENCED:
             with suppress(KafkaException):  # the reports of its records tell more
                 self._client.poll(_REPORT_SECONDS)
+        self._raise_refused()
         reported = self._deliveries.take_failed()
         if reported is not None and error.txn_requires_abort():
             error, topic = reported[0], reported[1].topic

@@ -39,6 +39,7 @@ _log = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _PROCESS = "kafka-streams-process-metadata"
+_GLOBAL = "global"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -48,7 +49,8 @@ class StateDirectory:
     def __init__(self, config: StreamsConfig) -> None:
         """Take nothing yet."""
         self._config = config
-        self._path = application_path(config)
+        self.path = application_path(config)
+        """<state.dir>/<application.id>, which may not be there."""
         self._lock: IO[bytes] | None = None
         self._run = ""
 
@@ -95,7 +97,7 @@ class StateDirectory:
 
     def process_id(self) -> str:
         """Return the process id of this directory, a new one if it has none."""
-        path = self._path / _PROCESS
+        path = self.path / _PROCESS
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(uuid.UUID(orjson.loads(path.read_bytes())["processId"]))
         made = str(uuid.uuid4())
@@ -127,7 +129,7 @@ class StateDirectory:
     def delete_unused(self, since: float) -> None:
         """Delete the directories of tasks that nobody has open and nobody has used since a time of the machine (s), and
         what is left of those in the middle of whose deletion a process was killed."""
-        for path in self._path.glob(".*/"):
+        for path in filter(_is_left, self.path.iterdir()):
             shutil.rmtree(path)
         for directory in self._directories():
             with suppress(FileNotFoundError):
@@ -137,28 +139,39 @@ class StateDirectory:
 
     def _directories(self) -> Iterator[BaseDirectory]:
         """Yield the directories of tasks; that of the global stores, which each instance has, is left out."""
-        for path in sorted(self._path.iterdir()):
+        for path in sorted(self.path.iterdir()):
             if _is_task(path.name) and path.is_dir():
                 yield BaseDirectory(path, self._run, self._data_file())
 
     def clean_up(self) -> None:
         """Delete everything but the lock; raises LockError if an instance runs."""
-        if not self._path.is_dir():
+        if not self.path.is_dir():
             return
         self.acquire()
         try:
-            for path in self._path.iterdir():
-                if path.name == _LOCK:
-                    continue
-                if path.is_dir() and not path.is_symlink():
-                    shutil.rmtree(path)
-                else:
-                    path.unlink(missing_ok=True)
+            self.delete_state()
         finally:
             self.release()
 
+    def delete_state(self) -> None:
+        """Delete everything that instances keep here, but the lock, which the caller holds. What else there is, such as
+        the checkpoint of the Spark host, stays."""
+        for path in self._kept():
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def has_state(self) -> bool:
+        """Return whether an instance has kept anything here."""
+        return any(self._kept())
+
+    def _kept(self) -> list[Path]:
+        paths = self.path.iterdir() if self.path.is_dir() else ()
+        return [path for path in paths if path.name in (_PROCESS, _GLOBAL) or _is_task(path.name) or _is_left(path)]
+
     def _task_path(self, task: TaskId) -> Path:
-        return self._path / ("global" if task == GLOBAL_TASK else str(task))
+        return self.path / (_GLOBAL if task == GLOBAL_TASK else str(task))
 
     def _data_file(self) -> str | None:
         return DATA_FILE if self._config["penstock.state.base"] == LMDB else None
@@ -206,3 +219,8 @@ def _is_task(name: str) -> bool:
         return str(TaskId.parse(name)) == name
     except ValueError:
         return False
+
+
+def _is_left(path: Path) -> bool:
+    """Return whether `path` is of a deletion that did not end."""
+    return path.name.startswith(".") and path.is_dir()

@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from penstock.client.api import Admin, OffsetAndMetadata
+from penstock.client.api import Admin
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentBatchProducer,
@@ -21,8 +22,7 @@ from penstock.client.confluent import (
     ConfluentFetcher,
     ConfluentTransactionalProducer,
 )
-from penstock.client.sockets.cluster import Cluster
-from penstock.client.sockets.offsets import committed_offsets
+from penstock.client.confluent.refusals import Refusals
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
@@ -33,7 +33,9 @@ from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
 from penstock.host.restarts import Restarts, TaskTimeout
+from penstock.host.threads import resetting
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
@@ -44,12 +46,12 @@ from penstock.host.threads.layout import Layout, layout_of, own_topics
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
-from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskAction, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
-from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.target_topics import TargetTopics
+from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
@@ -110,6 +112,7 @@ class ThreadsHost:
         self._paused = False
         self._polling: Polling | None = None
         self._standbys: Standbys | None = None
+        self._opener: StateOpener | None = None
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
 
@@ -120,6 +123,13 @@ class ThreadsHost:
         check_serdes(self._built, self._config)
         if self._built.data_frame_topics:
             raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")
+        checkpoint = Path(self._config.checkpoint_directory())
+        if checkpoint.is_dir() and any(spec.stores for spec in self._built.subtopologies):
+            raise StreamsError(
+                f"The state of {self._application_id} is in the checkpoint of the Spark host, {checkpoint}, which this "
+                "host does not read. Run it with penstock.host=spark, set another application.id, or give the state up "
+                "with `penstock reset --config penstock.host=spark`."
+            )
         polling = self._opened(listener)
         name = f"penstock-{self._application_id}"
         self._thread = threading.Thread(target=self._run, args=(polling, listener), name=name, daemon=True)
@@ -157,13 +167,7 @@ class ThreadsHost:
         """Delete what the group has committed, the internal topics and the state directory on this machine, so that the
         next start is a first one. Raises LockError if an instance runs on this machine, KafkaError if one runs
         elsewhere, or the brokers do not do it."""
-        self._directory.clean_up()
-        admin = ConfluentAdmin(self._config)
-        try:
-            admin.delete_groups([self._application_id])
-            admin.delete_topics(sorted(own_topics(self._built) & admin.topics().keys()))
-        finally:
-            admin.close()
+        resetting.reset_built(self._built, self._config)
 
     def close(self, timeout_ms: int) -> bool:
         """Commit, close all tasks, leave the group and release everything; return whether that was done within
@@ -184,9 +188,15 @@ class ThreadsHost:
 
     def statistics(self) -> Mapping[str, Any]:
         """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
-        changelogs, by standby task."""
+        changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
+        are done, and how many there are."""
         standbys = {} if self._standbys is None else self._standbys.positions()
-        return {**self._figures.snapshot(), "standbys": {str(task): end for task, end in standbys.items()}}
+        restoring = {} if self._opener is None else self._opener.progress()
+        return {
+            **self._figures.snapshot(),
+            "standbys": {str(task): end for task, end in standbys.items()},
+            "restoring": {str(task): progress for task, progress in restoring.items()},
+        }
 
     def measured(self) -> Measured:
         """Return what was measured of tasks and commits, and what sensors recorded."""
@@ -210,7 +220,7 @@ class ThreadsHost:
             self._directory.acquire()
             opened.callback(self._directory.release)
             opened.callback(self._directory.seal)
-            admin = _GroupAdmin(self._config)
+            admin = GroupAdmin(self._config)
             opened.callback(admin.close)
             layout = self._checked_layout(admin)
             self._rebalancing.clear()
@@ -278,7 +288,7 @@ class ThreadsHost:
         positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
         opened.callback(positions.close)
         self._look_at_disk(layout, positions)
-        opener = StateOpener(
+        opener = self._opener = StateOpener(
             layout,
             admin,
             fetcher,
@@ -296,7 +306,7 @@ class ThreadsHost:
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         processing = self._processing(layout, runner, partial(self._answered, positions))
         opened.callback(processing.close)
-        workers = _Workers(self._application_id, processing, opener, standbys, purge, self._post)
+        workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
             GroupMembership, process=self._directory.process_id(), state=positions
@@ -380,7 +390,7 @@ class ThreadsHost:
             return RefusedRecords(handler, task, layout.spec(task).sinks_of, targets, "commit")
 
         if not self._exactly_once:
-            return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config), refused_by)
+            return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config, refusals=Refusals()), refused_by)
         transactional_id = f"{self._application_id}-{self._directory.process_id()}-1"
         before_commit = partial(crash_point, "commit.offsets", 0)
         producer = ConfluentTransactionalProducer(self._config, transactional_id, before_commit=before_commit)
@@ -459,25 +469,6 @@ class ThreadsHost:
         return self._rebalancing.is_set() and (error is None or isinstance(error, UnknownTopicOrPartitionError))
 
 
-class _GroupAdmin(ConfluentAdmin):
-    """Reads the text beside committed offsets as it was committed, which librdkafka does not. One thread reads them."""
-
-    def __init__(self, config: StreamsConfig) -> None:
-        super().__init__(config)
-        self._cluster = Cluster(config)
-
-    def committed_offsets(
-        self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what `group` has committed; see `Admin`."""
-        return committed_offsets(self._cluster, group, partitions, stable)
-
-    def close(self) -> None:
-        """Release connections and threads; harmless when called again."""
-        self._cluster.close()
-        super().close()
-
-
 class _Application:
     """Tells the application, by its listener (implements polling.Application)."""
 
@@ -507,72 +498,3 @@ class _Application:
             _log.warning("%s", error)
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         return v.Decided(self._listener.on_failure(error))
-
-
-class _Workers:
-    """Where tasks run, and the restore thread (implements polling.Workers)."""
-
-    def __init__(
-        self,
-        name: str,
-        processing: Processing,
-        opener: StateOpener,
-        standbys: Standbys,
-        purge: RecordPurge,
-        post: Post,
-    ) -> None:
-        self._processing = processing
-        self._opener = opener
-        self._standbys = standbys
-        self._purge = purge
-        self._post = post
-        self._restoring: QueuedThread[RestoreAction] = QueuedThread(
-            f"penstock-{name}-restore", self._restore, self._advance_standbys
-        )
-
-    def do(self, action: TaskAction) -> None:
-        """Let a thread, or a worker process, do `action`."""
-        self._processing.do(action)
-
-    def restore(self, action: RestoreAction) -> None:
-        """Let the restore thread do `action`."""
-        self._restoring.put(action)
-
-    def cancel_restore(self, task: TaskId) -> None:
-        """Have the restore thread not go on with the restore of `task`."""
-        self._opener.cancel(task)
-
-    def close(self) -> None:
-        """End the restore thread."""
-        if self._restoring.close(LAST_SECONDS):
-            self._standbys.close()
-
-    def _restore(self, action: RestoreAction) -> None:
-        try:
-            match action:
-                case v.Purge(positions):
-                    self._opener.purge(self._purge, positions)
-                case v.ResetPosition(partition):
-                    self._post(v.PositionReset(partition, self._opener.reset(partition)))
-                case v.StandBy(task):
-                    self._standbys.add(task)
-                case v.StandDown(task):
-                    self._standbys.remove(task)
-                case v.Restore(task):
-                    self._post(self._opened(task))
-        except Exception as error:
-            self._post(v.Failed(error, action.task if isinstance(action, v.Restore) else None))
-
-    def _opened(self, task: TaskId) -> v.Restored | v.Closed:
-        try:
-            return v.Restored(task, self._opener.open(task))
-        except RestoreStoppedError:
-            return v.Closed(task)
-
-    def _advance_standbys(self) -> float | None:
-        try:
-            return self._standbys.advance()
-        except Exception as error:
-            self._standbys.close()
-            self._post(v.Failed(error))
-            return None

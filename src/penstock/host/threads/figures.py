@@ -15,6 +15,8 @@ from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasureme
 from penstock.metrics.measurements import Measurement
 from penstock.record import PartitionBatch, RecordBatch, size_of
 
+_LAG_MS = 1_000
+
 
 class Commit(NamedTuple):
     """A commit of the instance: its number since the start, and when it was made (ms)."""
@@ -32,13 +34,16 @@ class Figures:
         """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. is_internal: whether
         a topic is the application's own. elapsed_ms: by which samples are taken."""
         self._elapsed_ms = elapsed_ms
-        self._is_internal = is_internal
+        self.is_internal = is_internal
+        """Whether a topic is the application's own."""
         self._measurements = HostMeasurements(samples, window_ms)
         self._lock = threading.Lock()
         self._consumed: dict[str, tuple[int, int]] = {}
         self._produced: dict[str, tuple[int, int]] = {}
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
+        self._looked_at: int | None = None
+        self._lag = 0
         self._commit_began: int | None = None
         self._is_committed = False
         self.commit = Commit(0, 0)
@@ -72,6 +77,18 @@ class Figures:
         with self._lock:
             for topic, _, batch, _ in output:
                 _add(self._produced, topic, batch)
+
+    def wants_lag(self) -> bool:
+        """Return whether the lag is to be measured, which is once a second at most."""
+        now = self._elapsed_ms()
+        if self._looked_at is not None and now - self._looked_at < _LAG_MS:
+            return False
+        self._looked_at = now
+        return True
+
+    def lags(self, records: int) -> None:
+        """Take the lag: how many records of its inputs the instance has not taken yet."""
+        self._lag = records
 
     def commit_began(self) -> None:
         """Measure a commit from now on, if none is being measured."""
@@ -113,17 +130,19 @@ class Figures:
     def snapshot(self) -> dict[str, Any]:
         """Return the figures by name, all since the start.
 
-        commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own.
+        commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own. lag:
+        records of those topics that the tasks of this instance have not taken yet, as of the last second.
         consumed, produced: (records, bytes) by topic. processed, dropped: records by task.
         """
         with self._lock:
-            outside = [figures for topic, figures in self._consumed.items() if not self._is_internal(topic)]
-            written = [figures for topic, figures in self._produced.items() if not self._is_internal(topic)]
+            outside = [figures for topic, figures in self._consumed.items() if not self.is_internal(topic)]
+            written = [figures for topic, figures in self._produced.items() if not self.is_internal(topic)]
             return {
                 "commits": self.commit.number,
                 "records_in": sum(records for records, _ in outside),
                 "bytes_in": sum(size for _, size in outside),
                 "records_out": sum(records for records, _ in written),
+                "lag": self._lag,
                 "consumed": dict(self._consumed),
                 "produced": dict(self._produced),
                 "processed": dict(self._processed),

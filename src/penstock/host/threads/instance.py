@@ -162,6 +162,10 @@ class Instance:
         """Return whether records that arrive now can be given to a task at once."""
         return self._phase is Phase.RUNNING and self._out < self._settings.in_flight
 
+    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
+        """Return about how many records before `ends` no task has taken yet."""
+        return self._tasks.lag(ends)
+
     def next_due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
@@ -595,7 +599,7 @@ class Instance:
             return
         self._out = 0
         # what was sent is before the ends up to which stores are restored, or it is never read
-        self._do(v.Abort() if self._settings.exactly_once else v.Flush())
+        self._do(v.Abort())
         if self._closing is not None:
             self._phase = Phase.ENDING
         elif self._error is None:

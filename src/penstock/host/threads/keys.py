@@ -30,7 +30,14 @@ _ACTED_ON: Final = frozenset(
 _EPOCHS = "this host has no epochs; set commit.interval.ms"
 _CHECKPOINT = "this host keeps state in changelog topics and below state.dir, and has no checkpoint"
 _SPARK = "it is a key of the host spark"
+_ASSIGNOR = "all instances compute the assignment by the assignor of Penstock"
+_CLASSIC = "the group has the classic protocol"
+_RACKS = "active tasks are assigned without regard to racks, standby tasks by rack.aware.assignment.tags"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+    "group.protocol": _CLASSIC,
+    "group.remote.assignor": _CLASSIC,
+    "max.poll.records": "set buffered.records.per.partition",
+    "partition.assignment.strategy": _ASSIGNOR,
     "partition.pause.threshold.ms": "set buffered.records.per.partition",
     "penstock.batch.max.bytes": "set penstock.buffer.max.bytes",
     "penstock.batch.target.ms": _EPOCHS,
@@ -50,8 +57,14 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "penstock.spark.partitions": _SPARK,
     "penstock.spark.send.code": _SPARK,
     "penstock.trace.order": "this host logs no order",
+    "rack.aware.assignment.non_overlap_cost": _RACKS,
+    "rack.aware.assignment.strategy": _RACKS,
+    "rack.aware.assignment.traffic_cost": _RACKS,
+    "task.assignor.class": _ASSIGNOR,
+    "transactional.id": "it consists of the application.id and the id of this process",
+    "windowstore.changelog.additional.retention.ms": "changelogs of windows keep a day more than their stores",
 }
-"""Keys with a row that only Spark acts on: the reason, and what to set instead."""
+"""Keys of other hosts and of Kafka Streams in Java that change nothing here: the reason, and what to set instead."""
 
 _COMMIT_INTERVAL_MS: Final = 30_000
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
@@ -59,10 +72,10 @@ _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 
 def check_keys(config: StreamsConfig) -> None:
     """Warn of keys that change nothing here, and raise ConfigError for one that nobody has."""
-    check_client_keys(config, _ACTED_ON)
     for key, why in _WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
+    check_client_keys(config, _ACTED_ON)
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"

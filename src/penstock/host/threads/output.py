@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from penstock.client.api import BatchProducer, GroupIdentity, OnRefused, TransactionalProducer
+from penstock.client.api import BatchProducer, GroupIdentity, OnRefused, RefusedOutputError, TransactionalProducer
 from penstock.errors import ProducerFencedError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.membership import Membership
@@ -31,28 +31,40 @@ class Output(Protocol):
 
 
 class AtLeastOnceOutput:
-    """Writes without transactions."""
+    """Writes without transactions.
+
+    When records could not be written, what the core asks for until it knows, but to give up, is not done: all of it is
+    made again.
+    """
 
     def __init__(self, make_producer: Callable[[], BatchProducer], refused_by: RefusedBy) -> None:
         """Connect."""
         self._make_producer = make_producer
         self._refused_by = refused_by
         self._producer = make_producer()
+        self._has_failed = False
 
     def do(self, action: OutputAction) -> v.Event | None:
         """Send or flush; a producer that has failed is replaced."""
         try:
             match action:
+                case v.Abort() if self._has_failed:
+                    self._has_failed = False
+                case v.Abort():
+                    self._producer.flush()
+                case _ if self._has_failed:
+                    return None
                 case v.Send(output, task):
                     self._producer.send(output, self._refused_by(task))
                 case v.Flush():
                     return v.Written(self._producer.flush())
-                case v.CommitTransaction() | v.Abort():
+                case v.CommitTransaction():
                     raise AssertionError("There is no transaction.")
         except Exception as error:
+            self._has_failed = not isinstance(action, v.Abort)
             self._producer.close()  # it may have failed for good
             self._producer = self._make_producer()
-            return v.Failed(error)
+            return v.TransactionLost(error, False) if isinstance(error, RefusedOutputError) else v.Failed(error)
         return None
 
     def close(self) -> None:
@@ -98,7 +110,7 @@ class ExactlyOnceOutput:
         except Exception as error:
             self._member = None
             self._has_failed = not isinstance(action, v.Abort)
-            if isinstance(error, TaskMigratedError):
+            if isinstance(error, TaskMigratedError | RefusedOutputError):
                 return v.TransactionLost(error, is_fenced=isinstance(error, ProducerFencedError))
             return v.Failed(error)
         return None

@@ -165,6 +165,9 @@ class Polling:
             self.post(v.Arrived(partition, batch))
         if reached := self._consumer.reached_ends():
             self.post(v.EndsReached(reached))
+        if self._figures.wants_lag():
+            outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
+            self._figures.lags(self._instance.lag(self._consumer.known_ends(outside)))
         return bool(arrived or reached)
 
     def _look_at_ends(self) -> None:
@@ -188,7 +191,7 @@ class Polling:
                 self._out.discard(None)
                 _log.warning("%s", error)
             case v.TransactionLost(error=error):
-                _log.warning("The last transaction was lost, and its records are processed again: %s", error)
+                _log.warning("The records since the last commit are processed again: %s", error)
             case _:
                 pass
         self._figures.take(event)

@@ -66,10 +66,16 @@ class StateOpener:
         self._listener = listener
         self._is_stopped = is_stopped
         self._standbys = standbys
+        self._progress: Mapping[TaskId, tuple[int, int]] = {}
         self._opening: TaskId | None = None
         self._cancelled: set[TaskId] = set()
         self._group = str(layout.config.required("application.id"))
         self._resets = offset_resets(layout.topology, layout.config)
+
+    def progress(self) -> Mapping[TaskId, tuple[int, int]]:
+        """Return of each task that is being restored how many offsets of its changelogs are done, and how many there
+        are; from any thread."""
+        return self._progress
 
     def open(self, task: TaskId) -> OpenedState:
         """Return the state of `task` as of the end of its changelogs.
@@ -81,7 +87,7 @@ class StateOpener:
         try:
             return self._open(task)
         finally:
-            self._opening = None
+            self._opening, self._progress = None, {}
             self._cancelled.discard(task)
 
     def cancel(self, task: TaskId) -> None:
@@ -142,8 +148,17 @@ class StateOpener:
     ) -> None:
         begins = self._admin.beginning_offsets(list(ends))
         empty_if_outside(copy, changelogs, begins, ends)
+        starts = {store: max(copy.position(store), begins[partition]) for store, partition in changelogs.items()}
+        total = sum(max(ends[partition] - starts[store], 0) for store, partition in changelogs.items())
+        self._show(0, total)
         for store, partition in changelogs.items():
-            self._restore_store(store, partition, copy, max(copy.position(store), begins[partition]), ends[partition])
+            self._restore_store(store, partition, copy, starts[store], ends[partition])
+
+    def _show(self, done: int, total: int = 0) -> None:
+        """Show that so many more offsets are done; total: of the task, if it begins."""
+        if self._opening is not None:
+            before, known = self._progress.get(self._opening, (0, total))
+            self._progress = {self._opening: (before + done, known)}
 
     def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> None:
         restored = 0
@@ -153,6 +168,7 @@ class StateOpener:
                 self._tell(partial(_suspended, partition, store, restored))
                 raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
             last = int(batch.offsets[-1])
+            self._show(last + 1 - max(copy.position(store), start))
             copy.apply(store, batch, last + 1)
             crash_point("state.read", 0)
             restored += len(batch)

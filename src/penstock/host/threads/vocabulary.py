@@ -162,8 +162,9 @@ class TransactionCommitted:
 
 @dataclass(frozen=True)
 class TransactionLost:
-    """The transaction was refused and is over: another instance has the tasks, or the same transactional id, or the
-    broker has ended it after transaction.timeout.ms. is_fenced: whether another producer was the reason."""
+    """What was sent since the last commit is to be made again: the transaction was refused and is over, since another
+    instance has the tasks or the same transactional id, or the broker has ended it after transaction.timeout.ms; or
+    brokers refuse records. is_fenced: whether another producer was the reason."""
 
     error: Exception
     is_fenced: bool
@@ -374,7 +375,8 @@ class CommitTransaction:
 
 @dataclass(frozen=True)
 class Abort:
-    """Abort the transaction: nobody reads what was sent since the last commit."""
+    """Abort the transaction: nobody reads what was sent since the last commit. Without transactions, wait until it is
+    written."""
 
 
 @dataclass(frozen=True)

@@ -11,37 +11,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
+from penstock.host.api import ApplicationReset
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source
 from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.plan.subtopology import BuiltTopology
-
-
-@dataclass(frozen=True)
-class ApplicationReset:
-    """What a reset deletes.
-
-    checkpoint: its URI. epoch: the last that is committed there. state_directory: on this machine. They are None if
-    there is none. groups: consumer groups. topics: internal topics.
-    """
-
-    application_id: str
-    checkpoint: str | None
-    epoch: int | None
-    state_directory: str | None
-    groups: tuple[str, ...]
-    topics: tuple[str, ...]
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to delete."""
-        return not (self.checkpoint or self.state_directory or self.groups or self.topics)
 
 
 def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> ApplicationReset:

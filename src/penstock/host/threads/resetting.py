@@ -1,0 +1,87 @@
+"""Resets an application: after it the next start is a first one (Kafka tool: kafka-streams-application-reset).
+
+What goes: the group with the offsets that it has committed, the repartition and changelog topics, and the state on this
+machine. State of other machines does not fit the new changelogs, and is emptied when it is met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from penstock.client.api import Admin
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.host.api import ApplicationReset
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.layout import own_topics
+from penstock.host.topics import resolve_patterns
+from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topology import Topology, built_topology
+from penstock.record import TopicPartition
+
+
+def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
+    """Delete what an application has committed, its internal topics and its state on this machine; return what was
+    deleted.
+
+    Args:
+        topology: that of the application.
+        config: its configuration.
+
+    Raises:
+        LockError: an instance runs on this machine.
+        KafkaError: an instance runs elsewhere, or the brokers do not answer or do not allow it.
+    """
+    checked, built = _checked(topology, config)
+    return reset_built(built, checked)
+
+
+def reset_built(built: BuiltTopology, config: StreamsConfig) -> ApplicationReset:
+    """Do what `reset` does, for a topology that is built."""
+    directory, admin = StateDirectory(config), ConfluentAdmin(config)
+    try:
+        plan = _planned(built, config, directory, admin)
+        directory.acquire()
+        try:
+            directory.delete_state()
+            admin.delete_groups([plan.application_id])
+            admin.delete_topics(plan.topics)
+        finally:
+            directory.release()
+    finally:
+        admin.close()
+    return plan
+
+
+def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
+    """Return what `reset` would delete, and delete nothing; raises KafkaError if the brokers do not answer."""
+    checked, built = _checked(topology, config)
+    admin = ConfluentAdmin(checked)
+    try:
+        return _planned(built, checked, StateDirectory(checked), admin)
+    finally:
+        admin.close()
+
+
+def _checked(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> tuple[StreamsConfig, BuiltTopology]:
+    checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+    return checked, built_topology(topology, str(checked.required("application.id")))
+
+
+def _planned(built: BuiltTopology, config: StreamsConfig, directory: StateDirectory, admin: Admin) -> ApplicationReset:
+    group, topics = str(config["application.id"]), admin.topics()
+    internal = own_topics(built)
+    sources = {
+        topic for spec in resolve_patterns(built, topics, internal).subtopologies for topic in spec.source_topics
+    }
+    read = [TopicPartition(topic, n) for topic in sorted(sources & topics.keys()) for n in range(topics[topic])]
+    has_group = bool(admin.committed_offsets(group, read, stable=False))
+    return ApplicationReset(
+        group,
+        None,
+        None,
+        str(directory.path) if directory.has_state() else None,
+        (group,) if has_group else (),
+        tuple(sorted(internal & topics.keys())),
+    )

@@ -1,0 +1,82 @@
+"""What takes the actions about tasks of an instance: where tasks run, and the restore thread."""
+
+from __future__ import annotations
+
+from penstock.host.purging import RecordPurge
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.membership import Post
+from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskAction
+from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.standbys import Standbys
+from penstock.plan.subtopology import TaskId
+
+
+class TaskThreads:
+    """Where tasks run, and the restore thread (implements polling.Workers)."""
+
+    def __init__(
+        self,
+        name: str,
+        processing: Processing,
+        opener: StateOpener,
+        standbys: Standbys,
+        purge: RecordPurge,
+        post: Post,
+    ) -> None:
+        """Start the restore thread. name: of the application. post: takes its answers."""
+        self._processing = processing
+        self._opener = opener
+        self._standbys = standbys
+        self._purge = purge
+        self._post = post
+        self._restoring: QueuedThread[RestoreAction] = QueuedThread(
+            f"penstock-{name}-restore", self._restore, self._advance_standbys
+        )
+
+    def do(self, action: TaskAction) -> None:
+        """Let a thread, or a worker process, do `action`."""
+        self._processing.do(action)
+
+    def restore(self, action: RestoreAction) -> None:
+        """Let the restore thread do `action`."""
+        self._restoring.put(action)
+
+    def cancel_restore(self, task: TaskId) -> None:
+        """Have the restore thread not go on with the restore of `task`."""
+        self._opener.cancel(task)
+
+    def close(self) -> None:
+        """End the restore thread."""
+        if self._restoring.close(LAST_SECONDS):
+            self._standbys.close()
+
+    def _restore(self, action: RestoreAction) -> None:
+        try:
+            match action:
+                case v.Purge(positions):
+                    self._opener.purge(self._purge, positions)
+                case v.ResetPosition(partition):
+                    self._post(v.PositionReset(partition, self._opener.reset(partition)))
+                case v.StandBy(task):
+                    self._standbys.add(task)
+                case v.StandDown(task):
+                    self._standbys.remove(task)
+                case v.Restore(task):
+                    self._post(self._opened(task))
+        except Exception as error:
+            self._post(v.Failed(error, action.task if isinstance(action, v.Restore) else None))
+
+    def _opened(self, task: TaskId) -> v.Restored | v.Closed:
+        try:
+            return v.Restored(task, self._opener.open(task))
+        except RestoreStoppedError:
+            return v.Closed(task)
+
+    def _advance_standbys(self) -> float | None:
+        try:
+            return self._standbys.advance()
+        except Exception as error:
+            self._standbys.close()
+            self._post(v.Failed(error))
+            return None
