@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import StreamPartitioner
@@ -15,6 +15,10 @@ from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
+
+STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
+"""The text beside the committed offsets of a host that keeps its state elsewhere. Changelog topics, if there are any,
+are of an earlier time, and another host must not go on with them from there."""
 
 
 class State(Enum):

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
-from penstock.host.threads.committing import PartitionMetadata, check_task, checkpoint_of, offsets_of
+from penstock.host.api import STATE_ELSEWHERE
+from penstock.host.threads.committing import PartitionMetadata, check_has_state, check_task, checkpoint_of, offsets_of
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -80,3 +81,10 @@ def test_a_partition_that_another_task_has_read_is_refused() -> None:
         check_task(TaskId(1, 3), {fourth: offsets[fourth]})
     with pytest.raises(StreamsError, match=r"Task 1_1 cannot read in-2: task 1_2 has read it up to offset 7"):
         check_task(TaskId(1, 1), {third: offsets[third]})
+
+
+def test_offsets_whose_state_is_on_spark_are_refused() -> None:
+    first, second = TopicPartition("in", 0), TopicPartition("in", 1)
+    check_has_state({first: OffsetAndMetadata(3), second: OffsetAndMetadata(3, PartitionMetadata(1).encode())})
+    with pytest.raises(StreamsError, match=r"has read in-1 up to offset 4(.|\n)*penstock savepoint export"):
+        check_has_state({first: OffsetAndMetadata(3), second: OffsetAndMetadata(4, STATE_ELSEWHERE)})

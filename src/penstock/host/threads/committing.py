@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
+from penstock.host.api import STATE_ELSEWHERE
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -88,6 +89,18 @@ def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadat
                 f"Task {task} cannot read {partition}: task {before} has read it up to offset {each.offset}, and has "
                 "the state of its keys. partition.grouper must not move partitions between tasks with state: put it "
                 "back, or process everything again with another application.id."
+            )
+
+
+def check_has_state(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Raise StreamsError if a host without changelog topics has committed one of these offsets: of an application that
+    has some, they do not have the state that belongs to it."""
+    for partition, each in sorted(committed.items()):
+        if each.metadata == STATE_ELSEWHERE:
+            raise StreamsError(
+                f"The Spark host has read {partition} up to offset {each.offset}, and the state is in its checkpoint: "
+                "the changelog topics are older. Export a savepoint of it first (penstock savepoint take, then "
+                "penstock savepoint export --to-kafka)."
             )
 
 

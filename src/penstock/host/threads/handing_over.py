@@ -19,6 +19,7 @@ import orjson
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata, Producer
 from penstock.errors import ProcessorStateError
+from penstock.host.api import STATE_ELSEWHERE
 from penstock.host.threads.committing import offsets_of
 from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.layout import Layout
@@ -67,7 +68,7 @@ class HandingOver:
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
         for partition, found in sorted(self._admin.committed_offsets(self._group, list(positions)).items()):
-            if found.metadata and found.offset > positions[partition]:
+            if found.metadata not in ("", STATE_ELSEWHERE) and found.offset > positions[partition]:
                 yield (
                     f"The group {self._group} has read {partition} up to offset {found.offset}, and this state is of "
                     f"offset {positions[partition]}: an instance has gone on since. To go back to this state, delete "

@@ -13,7 +13,7 @@ from penstock.errors import StreamsError
 from penstock.host.crashpoints import crash_point
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
-from penstock.host.threads.committing import check_task, checkpoint_of
+from penstock.host.threads.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.threads.layout import Layout
 from penstock.host.threads.standbys import Standbys, empty_if_outside
 from penstock.host.threads.vocabulary import (
@@ -119,6 +119,8 @@ class StateOpener:
         committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
         if changelogs:
             check_task(task, committed)
+        if self._layout.stateful:
+            check_has_state(committed)
         positions = self._positions(self._layout.groups[task], committed)
         # only now: what the last owner of the task has written is before the end, since its offsets are stable
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))

@@ -17,7 +17,7 @@ from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
-from penstock.host.threads.committing import PartitionMetadata
+from penstock.host.threads.committing import PartitionMetadata, check_has_state
 from penstock.host.threads.internal_topics import wrong_partitions
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.topics import source_topics
@@ -145,7 +145,13 @@ class _Inspection:
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
-        obstacles = [*wrong, *self._out_of_range(begins, ends), *self._other_topics(), *self._missing_repartitions()]
+        obstacles = [
+            *wrong,
+            *self._out_of_range(begins, ends),
+            *self._other_topics(),
+            *self._missing_repartitions(),
+            *self._state_elsewhere(),
+        ]
         warnings = list(self._without_offset(inputs))
         stores = []
         for changelog, places in sorted(self._changelogs().items()):
@@ -200,6 +206,13 @@ class _Inspection:
                     f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
                     "describe` gives with those of the other application; if it is old, delete the topic."
                 )
+
+    def _state_elsewhere(self) -> Iterator[str]:
+        """Yield that the changelogs do not have the state that belongs to the offsets."""
+        try:
+            check_has_state(self._committed if self._layout.stateful else {})
+        except StreamsError as error:
+            yield str(error)
 
     def _missing_repartitions(self) -> Iterator[str]:
         """Yield which repartition topics of this topology the application does not have."""

@@ -29,9 +29,11 @@ from penstock.errors import StreamsError
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.threads.committing import PartitionMetadata
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.testing import TopologyTestDriver
+from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
 from tests.host.threads.support import Listening
@@ -122,7 +124,11 @@ def test_spark_goes_on_where_kafka_streams_has_stopped(
 
 @pytest.mark.parametrize("store_format", FORMATS)
 def test_what_kafka_streams_has_left_is_exported_again_the_same(
-    spark_runner: SparkRunner, store_format: str, unique_name: Callable[[str], str], tmp_path: Path
+    spark_runner: SparkRunner,
+    store_format: str,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     left = JavaLeft(spark_runner, store_format, unique_name)
     before = left.changelogs()
@@ -133,6 +139,10 @@ def test_what_kafka_streams_has_left_is_exported_again_the_same(
     assert left.changelogs() == before
     spark_runner.admin.delete_topics(list(before))
     spark_runner.admin.commit_offsets(left.name, dict.fromkeys(left.committed, OffsetAndMetadata(0)))
+    with monkeypatch.context() as failing:
+        failing.setattr(HandingOver, "_send", fails_after(9, HandingOver._send))
+        with pytest.raises(KilledError):
+            savepoints.export_to_kafka(saved, left.topology, left.config)
     assert savepoints.export_to_kafka(saved, left.topology, left.config) > 0
     assert left.changelogs() == before
     committed = spark_runner.admin.committed_offsets(left.name, list(left.committed))
@@ -144,6 +154,18 @@ def test_what_kafka_streams_has_left_is_exported_again_the_same(
         )
     assert savepoints.export_to_kafka(saved, left.topology, left.config) == 0
     assert left.changelogs() == before
+
+
+def fails_after(calls: int, call: Callable[..., None]) -> Callable[..., None]:
+    """Return `call`, which raises KilledError behind so many calls."""
+    left = iter(range(calls))
+
+    def counted(*args: Any) -> None:
+        if next(left, None) is None:
+            raise KilledError
+        call(*args)
+
+    return counted
 
 
 def held_counts(source: str, target: str) -> Topology:
@@ -311,6 +333,29 @@ def test_an_import_is_refused_where_a_topic_is_missing_or_does_not_fit(left: Cou
     refused = left.refused()
     assert f"Store counts has no changelog: there is no topic {left.changelog}" in refused
     assert f"There is no topic {left.repartition}, through which this topology repartitions" in refused
+
+
+def test_changelogs_are_out_of_date_where_spark_has_gone_on(left: Counting, tmp_path: Path) -> None:
+    left.import_()
+    left.runner.write(left.source, [InputRecord(None, b"b", 3)])
+    query = InlineQuery(left.topology, left.config, left.runner.admin)
+    query.run_to_end()
+    first = TopicPartition(left.source, 0)
+    assert until(lambda: left.runner.admin.committed_offsets(left.name, [first])[first].offset == 3)
+    query.close()
+    elsewhere = left.config.overridden({"penstock.checkpoint.dir": str(tmp_path / "elsewhere")})
+    refused = f"The Spark host has read {left.source}-0 up to offset 3"
+    with pytest.raises(StreamsError, match=refused) as caught:
+        savepoints.import_from_kafka(left.topology, elsewhere)
+    assert "penstock savepoint export" in str(caught.value)
+    saved = str(tmp_path / "saved")
+    savepoints.take(left.config, saved)
+    assert savepoints.export_to_kafka(saved, left.topology, left.config) == 2
+    assert [(row.key, row.value) for row in left.runner.read(left.changelog)][1:] == [
+        (b"a", (2).to_bytes(8, "big")),
+        (b"b", (1).to_bytes(8, "big")),
+    ]
+    savepoints.import_from_kafka(left.topology, elsewhere)
 
 
 def test_there_is_nothing_to_import_without_offsets(left: Counting) -> None:

@@ -1,5 +1,6 @@
 """Tells the brokers how far an application has read, as the offsets of a consumer group: tools of Kafka show its lag by
-them. Nothing depends on these offsets, and no epoch waits for them: a separate thread commits the newest positions.
+them. Nothing depends on these offsets, and no epoch waits for them: a separate thread commits the newest positions. The
+text beside them says that changelog topics do not have the state that belongs to them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Mapping
 
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.errors import AuthorizationError, KafkaError
+from penstock.host.api import STATE_ELSEWHERE
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
@@ -69,7 +71,8 @@ class GroupOffsets:
             while (positions := self._next(failures)) is not None:
                 try:
                     admin = admin or self._open_admin()
-                    admin.commit_offsets(self._group, {tp: OffsetAndMetadata(at) for tp, at in positions.items()})
+                    told = {tp: OffsetAndMetadata(at, STATE_ELSEWHERE) for tp, at in positions.items()}
+                    admin.commit_offsets(self._group, told)
                     failures = 0
                 except KafkaError as error:
                     failures += 1
