@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,6 +38,7 @@ from penstock.errors import (
 from penstock.plan.partitioning import partition_for
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.brokers import RunningBroker
+from tests.support.chaos_brokers import EmbeddedBroker
 from tests.support.waiting import until
 
 NAMES = Callable[[str], str]
@@ -400,6 +402,22 @@ def test_leaders_are_looked_up_again_where_those_known_are_of_before_a_restart(m
     assert [admin.end_offsets([partition]) for _ in range(2)] == [{partition: 7}] * 2
     assert len(looked_up) == 2
     admin.close()
+
+
+def test_offsets_are_found_after_a_restart_of_the_broker(tmp_path: Path) -> None:
+    places = [TopicPartition("t", number) for number in range(3)]
+    with EmbeddedBroker(tmp_path) as broker:
+        admin = ConfluentAdmin(StreamsConfig({"bootstrap.servers": broker.bootstrap_servers}))
+        try:
+            admin.create_topics([NewTopic("t", 3)])
+            assert admin.end_offsets(places) == dict.fromkeys(places, 0)
+            broker.kill()
+            broker.resume()
+            assert admin.end_offsets(places) == dict.fromkeys(places, 0)
+            with pytest.raises(UnknownTopicOrPartitionError):
+                admin.end_offsets([TopicPartition("t", 3)])
+        finally:
+            admin.close()
 
 
 NO_BROKER = StreamsConfig({"bootstrap.servers": "127.0.0.1:1"})

@@ -23,6 +23,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
+    ClusterMetadata,
     ConfigEntry,
     ConfigResource,
     ConfigSource,
@@ -354,9 +355,11 @@ class ConfluentAdmin:
                     TopicPartition(position.topic, position.partition): _offset(_result(future, seconds))
                     for position, future in futures.items()
                 }
-            except KafkaException:
+            except KafkaException as error:
                 # after a broker's restart, librdkafka would keep the leaders that it knows for minutes
                 self._knows_leaders = False
+                if error.args[0].code() == Code._NOENT and _has_all(client.list_topics(timeout=seconds), partitions):
+                    raise KafkaException(Code(Code.LEADER_NOT_AVAILABLE, "no leader was known")) from error
                 raise
 
         try:
@@ -485,6 +488,10 @@ def _text(value: ConsumerGroupState | ConsumerGroupType) -> str:
 
 def _topic_right(operation: str) -> Callable[[Any], Right]:
     return lambda name: Right(operation, "topic", str(name))
+
+
+def _has_all(metadata: ClusterMetadata, partitions: Sequence[TopicPartition]) -> bool:
+    return all(topic in metadata.topics and n in metadata.topics[topic].partitions for topic, n in partitions)
 
 
 def _offset(found: ListOffsetsResultInfo) -> int:
