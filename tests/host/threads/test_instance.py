@@ -293,6 +293,27 @@ def test_a_member_that_was_counted_out_drops_its_tasks_without_a_commit() -> Non
     assert play.broker.committed[IN].offset == 1
 
 
+def test_an_instance_that_was_cut_off_goes_on_with_what_it_has_not_committed() -> None:
+    play = Play()
+    instance = play.instance(commit_interval_ms=500)
+    instance.run()
+    play.write("a b")
+    instance.run()
+    instance.tell(v.CutOff())
+    play.write("a")
+    play.clock.advance(60_000)
+    instance.run()
+    assert instance.instance.next_due_ms() is None
+    assert play.broker.committed == {}
+    instance.tell(v.Reconnected())
+    instance.run()
+    play.clock.advance(500)
+    instance.run()
+    assert play.broker.committed[IN].offset == 2
+    assert play.output() in ([("a", 1), ("b", 1), ("a", 2)], [("a", 2), ("b", 1)])
+    assert instance.told == [v.TellRunning]
+
+
 def test_a_task_that_is_lost_while_it_is_closed_is_given_up_too() -> None:
     play = Play()
     replace = StreamThreadExceptionResponse.REPLACE_THREAD

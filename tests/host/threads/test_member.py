@@ -219,13 +219,32 @@ def test_a_member_without_tasks_has_none_to_lose(game: Game) -> None:
     assert game(m.HeartbeatAnswered(ErrorCode.unknown_member_id)) == [m.Join("", -1, frozenset())]
 
 
-def test_a_session_that_ends_without_an_answer_loses_the_tasks(stable: Game) -> None:
+@pytest.fixture
+def cut_off(stable: Game) -> Game:
+    """A member whose session has ended without an answer of the coordinator, which it asks again."""
     stable(m.Tick(), 1_000)
     assert stable(m.Disconnected()) == []
     assert stable(m.Tick(), 100) == [m.Heartbeat("me", 1)]
     stable(m.Disconnected())
-    [lost] = stable(m.Tick(), 10_000)
+    assert stable(m.Tick(), 10_000) == [v.CutOff(), m.Heartbeat("me", 1)]
+    return stable
+
+
+def test_a_session_that_ends_without_an_answer_lets_the_tasks_stand_still_until_there_is_one(cut_off: Game) -> None:
+    assert cut_off.member.may_commit
+    assert cut_off.member.due_ms() is None
+    assert cut_off(m.HeartbeatAnswered(NONE, cut_off.now)) == [v.Reconnected()]
+    assert cut_off(m.Tick(), 1_000) == [m.Heartbeat("me", 1)]
+
+
+def test_the_tasks_of_a_member_that_was_cut_off_are_lost_if_the_coordinator_says_so(cut_off: Game) -> None:
+    [lost] = cut_off(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
     assert isinstance(lost, v.MembershipLost)
+
+
+def test_a_member_that_was_cut_off_joins_with_its_tasks_if_others_do(cut_off: Game) -> None:
+    rejoining = cut_off(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, cut_off.now))
+    assert rejoining == [v.Reconnected(), m.Join("me", 1, frozenset(TASKS))]
 
 
 def test_the_session_is_counted_from_the_sending_of_a_heartbeat(stable: Game) -> None:

@@ -57,7 +57,7 @@ _THREAD: Final = 1
 _SESSION_MS, _HEARTBEAT_MS = 10_000, 1_000
 _TIMEOUT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 0.02
-_COMMIT_SECONDS: Final = 30.0
+_LEAST_COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _MOST_WAIT: Final = 0.5
 """Seconds after which the thread looks around though nothing happens."""
@@ -122,6 +122,7 @@ class GroupMembership:
         self._connection: BrokerConnection | None = None
         self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
+        self._commit_seconds = max(_LEAST_COMMIT_SECONDS, config["task.timeout.ms"] / 1000)
         self._commits: queue.SimpleQueue[Mapping[TopicPartition, OffsetAndMetadata] | None] = queue.SimpleQueue()
         self._commit_cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
         self._commit_node: Node | None = None
@@ -259,6 +260,8 @@ class GroupMembership:
             case v.Assigned() | v.MembershipLost() | v.Failed():
                 self._lost_is_told = isinstance(step, v.MembershipLost)
                 self._post(step)
+            case v.CutOff() | v.Reconnected():
+                self._post(step)
             case m.Refused(code):
                 self._post(v.Failed(self._error(code)))
             case _:
@@ -392,7 +395,7 @@ class GroupMembership:
 
     def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit, again while the coordinator is busy or the generation changes."""
-        deadline = time.monotonic() + _COMMIT_SECONDS
+        deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():
             with self._lock:

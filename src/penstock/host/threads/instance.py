@@ -128,7 +128,7 @@ class Instance:
         self._ends_written: Mapping[TopicPartition, int] = {}
         self._committing: set[TaskId] = set()
         self._waiting_for: set[TaskId] = set()
-        self._paused = False
+        self._paused = self._is_cut_off = False
         self._closing: v.CloseRequested | None = None
         self._running_told = False
         self._error: BaseException | None = None
@@ -169,9 +169,9 @@ class Instance:
     def next_due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
-        if self.wants_records() and not self._paused:
+        if self.wants_records() and not self._paused and not self._is_cut_off:
             times.append(self._tasks.next_due_ms())
-        if self._phase is Phase.RUNNING and self._has_changes():
+        if self._phase is Phase.RUNNING and self._has_changes() and not self._is_cut_off:
             times.append(self._committed_at + self._settings.commit_interval_ms)
         return min((time for time in times if time is not None), default=None)
 
@@ -191,7 +191,12 @@ class Instance:
                 self._tasks.reached(ends)
             case v.Ran():
                 self._ran(event)
+            case v.CutOff():
+                self._is_cut_off = True
+            case v.Reconnected():
+                self._is_cut_off = False
             case v.Assigned(tasks, standbys):
+                self._is_cut_off = False
                 self._standbys = standbys
                 self._assign(tasks)
             case v.Restored(task, state):
@@ -215,7 +220,7 @@ class Instance:
             case v.Closed(task=task):
                 self._closed(task)
             case v.MembershipLost(error):
-                self._assigned = None
+                self._assigned, self._is_cut_off = None, False
                 self._cancel_restores()
                 self._drop(None if self._closing is None else error)
             case v.Failed(error, task):
@@ -350,7 +355,11 @@ class Instance:
         return [task for task in self._tasks if task.state is TaskState.RUNNING and not self._keeps(task.id)]
 
     def _wants_commit(self, now: int) -> bool:
-        if self._closing is not None or self._lost():
+        if self._closing is not None:
+            return True
+        if self._is_cut_off:
+            return False  # nobody takes the offsets
+        if self._lost():
             return True
         if not self._has_changes():
             return False
@@ -576,7 +585,7 @@ class Instance:
         return task.state is TaskState.RUNNING and not behind and not task.busy and not task.weight()
 
     def _hand_out(self, now: int) -> None:
-        if not self._paused:
+        if not self._paused and not self._is_cut_off:
             while self._out < self._settings.in_flight and (run := self._tasks.next_run(now)) is not None:
                 self._out += 1
                 self._do(run)

@@ -18,6 +18,8 @@ Rules:
 - A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
   and the assignment of the life before, which the leader planned for what was reported then.
 - Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
+- A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
+  coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -199,7 +201,19 @@ class Refused:
     code: int
 
 
-Step = Join | Sync | Heartbeat | LeaveGroup | FindAgain | Refused | v.Assigned | v.MembershipLost | v.Failed
+Step = (
+    Join
+    | Sync
+    | Heartbeat
+    | LeaveGroup
+    | FindAgain
+    | Refused
+    | v.Assigned
+    | v.MembershipLost
+    | v.CutOff
+    | v.Reconnected
+    | v.Failed
+)
 
 _ELSEWHERE: Final = frozenset(
     (
@@ -241,6 +255,7 @@ class Member:
         self._pending: frozenset[TaskId] = frozenset()
         self._out = False
         self._session_until = 0
+        self._is_cut_off = False
         self._next_ms: int | None = None
         self._leads = False
         self._probe_ms: int | None = None
@@ -299,26 +314,29 @@ class Member:
                 return []  # the answer to a question that the member has forgotten
 
     def _is_watched(self) -> bool:
-        """Return whether the tasks must be lost when the session ends: a coordinator that waits for others to join
+        """Return whether the tasks must stand still when the session ends: a coordinator that waits for others to join
         keeps the member meanwhile."""
         waits = self._out and self.state in (State.JOINING, State.SYNCING)
-        return bool(self._held) and self.may_commit and not waits
+        return bool(self._held) and self.may_commit and not waits and not self._is_cut_off
 
     def _tick(self, now: int) -> list[Step]:
+        steps: list[Step] = []
         if self._is_watched() and now >= self._session_until:
-            return self._lose("it has not heard of the coordinator for session.timeout.ms", now)
+            self._is_cut_off = True
+            steps.append(v.CutOff())
         if self._next_ms is not None and now < self._next_ms:
-            return []
+            return steps
         match self.state:
             case State.UNJOINED:
-                return self._join()
+                steps += self._join()
             case State.FENCED if not self._held:
-                return self._join()
+                steps += self._join()
             case State.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
-                return [Heartbeat(self.member_id, self.generation)]
+                steps.append(Heartbeat(self.member_id, self.generation))
             case _:
-                return []
+                pass
+        return steps
 
     def _join(self) -> list[Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
@@ -354,6 +372,7 @@ class Member:
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
         self._must_rejoin = bool(share.reported - share.tasks)
+        self._is_cut_off = False
         self._pending = self._held - share.tasks
         self.endpoints = share.endpoints
         self._held |= share.tasks
@@ -368,10 +387,12 @@ class Member:
         if answer.code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
             return self._refused(answer.code, now)
         self._session_until = answer.sent_ms + self._timing.session_ms
+        steps: list[Step] = [v.Reconnected()] if self._is_cut_off else []
+        self._is_cut_off = False
         must_probe = self._probe_ms is not None and now >= self._probe_ms
         if answer.code == ErrorCode.rebalance_in_progress or must_probe:
-            return self._join()
-        return self._rejoin_if_free()
+            return [*steps, *self._join()]
+        return [*steps, *self._rejoin_if_free()]
 
     def _given_up(self, tasks: frozenset[TaskId], now: int) -> list[Step]:
         self._held -= tasks
@@ -427,7 +448,7 @@ class Member:
         return [v.Failed(error)]
 
     def _fence(self, now: int) -> None:
-        self.state, self._out = State.FENCED, False
+        self.state, self._out, self._is_cut_off = State.FENCED, False, False
         self.generation = NO_GENERATION
         self._must_rejoin, self._pending = False, frozenset()
         self._next_ms = now + self._timing.refused_ms

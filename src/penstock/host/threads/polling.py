@@ -190,6 +190,13 @@ class Polling:
             case v.MembershipLost(error):
                 self._out.discard(None)
                 _log.warning("%s", error)
+            case v.CutOff():
+                _log.warning(
+                    "The coordinator of the group has not answered for session.timeout.ms: nothing is processed until "
+                    "it does."
+                )
+            case v.Reconnected():
+                _log.warning("The coordinator of the group answers again: processing goes on.")
             case v.TransactionLost(error=error):
                 _log.warning("The records since the last commit are processed again: %s", error)
             case _:

@@ -54,6 +54,17 @@ class MembershipLost:
 
 
 @dataclass(frozen=True)
+class CutOff:
+    """Nobody has heard of the coordinator for the time of the session: others may have the tasks, or none. Nothing is
+    processed until `Reconnected`, `Assigned` or `MembershipLost`."""
+
+
+@dataclass(frozen=True)
+class Reconnected:
+    """The coordinator answers again, and the tasks are still those of the instance."""
+
+
+@dataclass(frozen=True)
 class Restored:
     """The state of a task is as of the end of its changelogs."""
 
@@ -226,6 +237,8 @@ class Tick:
 Event = (
     Assigned
     | MembershipLost
+    | CutOff
+    | Reconnected
     | Restored
     | Started
     | Arrived

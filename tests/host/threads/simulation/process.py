@@ -502,6 +502,8 @@ class SimulatedMembership:
             case v.Assigned() | v.MembershipLost() | v.Failed():
                 self._lost_is_told = isinstance(step, v.MembershipLost)
                 self._process.post(step)
+            case v.CutOff() | v.Reconnected():
+                self._process.post(step)
             case m.Refused(code):
                 self._process.post(v.Failed(KafkaError(f"The group refuses this member: {ErrorCode(code).name}.")))
             case m.Join(member_id, generation, owned):
