@@ -38,6 +38,7 @@ class TestHost:
         self.refusal: StreamsError | None = None
         self.closes: list[bool] = []
         self.closed_with: list[int] = []
+        self.left_group: list[bool] = []
         self.answers: Any = None
         self.calls: list[str] = []
         self.responses: list[StreamThreadExceptionResponse] = []
@@ -64,8 +65,9 @@ class TestHost:
         assert self.listener is not None
         return self.listener
 
-    def close(self, timeout_ms: int) -> bool:
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
         self.closed_with.append(timeout_ms)
+        self.left_group.append(leave_group)
         return self.closes.pop(0) if self.closes else True
 
     def fails(self, error: Exception) -> None:
@@ -377,7 +379,22 @@ def test_close_takes_options(host: TestHost) -> None:
     options = CloseOptions.timeout(7).with_group_membership_operation(leave)
     assert options == CloseOptions.group_membership_operation(leave).with_timeout(7)
     assert streams.close(options)
-    assert host.closed_with == [7]
+    assert (host.closed_with, host.left_group) == ([7], [True])
+
+
+@pytest.mark.parametrize(
+    ("options", "leaves"),
+    [
+        (None, True),
+        (CloseOptions.timeout(7), True),
+        (CloseOptions.group_membership_operation(GroupMembershipOperation.REMAIN_IN_GROUP), False),
+    ],
+)
+def test_the_group_is_left_unless_the_options_say_otherwise(
+    host: TestHost, options: CloseOptions | None, leaves: bool
+) -> None:
+    assert running(host).close(options)
+    assert host.left_group == [leaves]
 
 
 WAIT_SECONDS = 30
@@ -462,7 +479,7 @@ def test_a_block_that_does_not_start_leaves_the_handler_of_sigterm(host: TestHos
 
 
 def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
-    def close(timeout_ms: int) -> bool:
+    def close(timeout_ms: int, leave_group: bool = True) -> bool:
         os.kill(os.getpid(), signal.SIGTERM)
         return TestHost.close(host, timeout_ms)
 
@@ -473,7 +490,7 @@ def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
 
 
 def interrupted_while_it_closes(host: TestHost) -> None:
-    def close(timeout_ms: int) -> bool:
+    def close(timeout_ms: int, leave_group: bool = True) -> bool:
         if not host.closed_with:
             host.closed_with.append(timeout_ms)
             raise KeyboardInterrupt

@@ -58,7 +58,8 @@ StreamsUncaughtExceptionHandler)."""
 
 
 class GroupMembershipOperation(Enum):
-    """Whether the group of consumers is left at the end (Kafka class: CloseOptions.GroupMembershipOperation).
+    """Whether the group of consumers is left at the end, so that the other instances have the tasks at once and not
+    when the session has ended (Kafka class: CloseOptions.GroupMembershipOperation).
 
     On Spark both are the same: there is no membership, only positions for tools that show the lag.
     """
@@ -71,11 +72,12 @@ class GroupMembershipOperation(Enum):
 class CloseOptions:
     """How to close (Kafka class: CloseOptions).
 
-    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left.
+    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left; None for
+    what the host does without options.
     """
 
     timeout_ms: int | None = None
-    operation: GroupMembershipOperation = GroupMembershipOperation.REMAIN_IN_GROUP
+    operation: GroupMembershipOperation | None = None
 
     @staticmethod
     def timeout(timeout_ms: Duration) -> CloseOptions:
@@ -223,14 +225,15 @@ class ApplicationLife(ABC, Generic[_HostType]):
         Returns:
             Whether all has ended in time.
         """
-        chosen = timeout_ms.timeout_ms if isinstance(timeout_ms, CloseOptions) else timeout_ms
-        timeout = DEFAULT_CLOSE_TIMEOUT_MS if chosen is None else milliseconds(chosen, "time-out")
+        options = timeout_ms if isinstance(timeout_ms, CloseOptions) else CloseOptions().with_timeout(timeout_ms)
+        timeout = DEFAULT_CLOSE_TIMEOUT_MS if options.timeout_ms is None else options.timeout_ms
         if timeout < 0:
             raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
         deadline = time.monotonic() + timeout / 1000
         self._move(State.PENDING_SHUTDOWN)
+        leaves_group = options.operation is not GroupMembershipOperation.REMAIN_IN_GROUP
         try:
-            released = self._release(timeout)
+            released = self._release(timeout, leaves_group)
         except (KeyboardInterrupt, SystemExit):
             try:
                 self._release(0)
@@ -401,9 +404,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
             host: str = self._config["penstock.metrics.prometheus.host"]
             self._exporter = PrometheusExporter(self._shown_metrics, host, port)
 
-    def _release(self, timeout_ms: int) -> bool:
+    def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
         """Close the host and what shows its metrics, once, and return whether all of it has ended."""
-        released = self._release_host(timeout_ms)
+        released = self._release_host(timeout_ms, leaves_group)
         with self._changed:
             exporter = self._exporter if released else None
             self._exporter = None if released else self._exporter
@@ -411,13 +414,13 @@ class ApplicationLife(ABC, Generic[_HostType]):
             exporter.close()
         return released
 
-    def _release_host(self, timeout_ms: int) -> bool:
+    def _release_host(self, timeout_ms: int, leaves_group: bool) -> bool:
         with self._changed:
             host = self._host
             if host is None or self._released:
                 return True
         try:
-            self._released = host.close(timeout_ms)
+            self._released = host.close(timeout_ms, leaves_group)
         except StreamsError:
             _log.exception("The host of %s could not be closed properly.", self._application_id)
             self._released = True

@@ -164,8 +164,9 @@ class HostLife(Protocol):
         LockError if another program runs."""
         ...
 
-    def close(self, timeout_ms: int) -> bool:
-        """Stop after the running commit and release everything; return whether all had ended within `timeout_ms`."""
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+        """Stop after the running commit and release everything; return whether all had ended within `timeout_ms`.
+        leave_group: whether the other members of a group may have its tasks at once, or when the session has ended."""
         ...
 
     def rebalance(self, reason: str) -> None:

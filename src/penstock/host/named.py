@@ -101,12 +101,12 @@ class NamedHosts:
         for host in self._all():
             host.clean_up()
 
-    def close(self, timeout_ms: int) -> bool:
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
         """Close all; return whether all had ended within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         ended = True
         for host in self._all():
-            ended = host.close(max(0, int((deadline - time.monotonic()) * 1000))) and ended
+            ended = host.close(max(0, int((deadline - time.monotonic()) * 1000)), leave_group) and ended
         return ended
 
     def rebalance(self, reason: str) -> None:

@@ -531,6 +531,16 @@ def test_a_position_that_a_partition_does_not_have_ends_the_host_where_nothing_r
         assert host.close(60_000)
 
 
+@pytest.mark.one_broker
+@pytest.mark.parametrize("leave_group", [True, False])
+def test_a_closed_instance_leaves_its_group_unless_it_is_to_remain(words: WordCount, leave_group: bool) -> None:
+    host, listening = words.host(until_end=False, make_membership=None), Listening()
+    host.start(listening)
+    assert listening.running.wait(SECONDS)
+    assert host.close(60_000, leave_group)
+    assert len(words.admin.describe_group(words.app).members) == (0 if leave_group else 1)
+
+
 def test_a_rebalance_that_fails_is_tried_again_where_the_handler_says_so(words: WordCount) -> None:
     words.settings |= {"metadata.max.age.ms": 0, "penstock.restart.max.attempts": 1_000}
     words.settings["penstock.restart.backoff.max.ms"] = 100

@@ -169,12 +169,12 @@ class ThreadsHost:
         elsewhere, or the brokers do not do it."""
         resetting.reset_built(self._built, self._config)
 
-    def close(self, timeout_ms: int) -> bool:
-        """Commit, close all tasks, leave the group and release everything; return whether that was done within
-        `timeout_ms`."""
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+        """Commit, close all tasks, leave the group unless it is to remain in it, and release everything; return whether
+        that was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._stopped.set()
-        self._post(v.CloseRequested())
+        self._post(v.CloseRequested(leave_group))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(max(deadline - time.monotonic(), 0))
             return not self._thread.is_alive()

@@ -193,10 +193,10 @@ class SparkHost:
             admin.close()
             self._release()
 
-    def close(self, timeout_ms: int) -> bool:
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
         """Stop after the running epoch and release everything; return whether that was done within `timeout_ms`.
 
-        An epoch that does not end in time is given up; the next start runs it again.
+        An epoch that does not end in time is given up; the next start runs it again. There is no group to leave.
         """
         deadline = time.monotonic() + timeout_ms / 1000
         self._closing.set()
