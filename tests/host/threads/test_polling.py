@@ -10,6 +10,7 @@ import numpy as np
 
 from penstock.clock import SystemClock
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Phase
 from penstock.host.threads.polling import Polling
 from penstock.plan.subtopology import TaskId
@@ -32,6 +33,9 @@ class _Core:
 
     def wants_records(self) -> bool:
         return not self.in_flight
+
+    def lag(self, ends: Any) -> int:
+        return 0
 
     def next_due_ms(self) -> int | None:
         return None
@@ -66,6 +70,9 @@ class _Consumer:
     def incremental_assign(self, positions: Any) -> None:
         pass
 
+    def known_ends(self, partitions: Any) -> dict[TopicPartition, int]:
+        return {}
+
     def reached_ends(self) -> dict[TopicPartition, int]:
         return {}
 
@@ -77,11 +84,11 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
     def answer(action: v.Run) -> None:
         threading.Timer(0.02, polling.post, [v.Ran(TASK, records=1)]).start()
 
-    figures = SimpleNamespace(take=lambda event: None, commit_ended=lambda now: None)
+    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     workers: Any = SimpleNamespace(do=answer)
     parts: Any = core, consumer, None, membership, workers, None
-    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures)  # type: ignore[arg-type]  # of the figures, what is used
+    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures)
     polling.run()
     assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
     assert not consumer.polled_in_flight

@@ -53,13 +53,14 @@ def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
     tasks = manager()
     tasks.arrived(C, records(5_000))
     sizes = []
-    for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000):
+    for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000, 0, 0):
         run = tasks.next_run(0)
         assert run is not None
         taken = sum(len(batch) for _, batch in run.records)
         sizes.append(taken)
         tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=nanoseconds))
-    assert sizes == [FIRST_RECORDS, 50]  # at 1 ms a record, 50 ms are 50 records
+    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
+    assert sizes == [FIRST_RECORDS, 50, 5, 10]
 
 
 def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known() -> None:

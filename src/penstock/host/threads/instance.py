@@ -589,7 +589,7 @@ class Instance:
             while self._out < self._settings.in_flight and (run := self._tasks.next_run(now)) is not None:
                 self._out += 1
                 self._do(run)
-        if pause := self._tasks.to_pause():
+        if self.wants_records() and (pause := self._tasks.to_pause()):  # else nothing is fetched
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))

@@ -19,14 +19,11 @@ from penstock.record import RecordBatch, TopicPartition, size_of
 from penstock.task.idling import NO_WAIT, InputWait
 
 FIRST_RECORDS = 100
-"""Records of the first run of a task, before its rate is known: a run of slow ones must end before
+"""Records of a partition in the first run of a task, before its pace is known: a run of slow ones must end before
 max.poll.interval.ms."""
 
 _SLICE_NS = 50_000_000
 """How long a run should take, so that other tasks and commits come in between."""
-
-_RATED_RECORDS = 25
-"""Records of a run from which on its time says something about the next."""
 
 
 class TaskState(Enum):
@@ -66,7 +63,10 @@ class ActiveTask:
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
-        self._rate: float | None = None
+        self._most = FIRST_RECORDS
+        """Records of a partition that the next run takes at most."""
+        self._run_is_full = False
+        """Whether the last run has taken so many."""
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
@@ -114,8 +114,8 @@ class ActiveTask:
 
     def next_run(self, ends: Mapping[TopicPartition, int], now: int) -> Run:
         """Return the next run of the task, which is busy from now on. ends: how far partitions can be read."""
-        most = FIRST_RECORDS if self._rate is None else max(1, int(self._rate * _SLICE_NS))
-        records = [(partition, self._take(partition, most)) for partition, queue in self._queues.items() if queue]
+        records = [(partition, self._take(partition, self._most)) for partition, queue in self._queues.items() if queue]
+        self._run_is_full = any(len(batch) == self._most for _, batch in records)
         self.busy = self.changed = True
         self._looks_again = False
         return Run(self.id, records, self._wait(ends), now)
@@ -125,8 +125,17 @@ class ActiveTask:
         self.busy = False
         self.due_ms = event.next_wall_clock_ms
         self.waiting_bytes = event.waiting_bytes
-        if event.records >= _RATED_RECORDS and event.nanoseconds > 0:
-            self._rate = event.records / event.nanoseconds
+        if event.records:
+            self._adapt(event.records, event.nanoseconds)
+
+    def _adapt(self, records: int, nanoseconds: int) -> None:
+        """Let the next runs take about a slice of time. One that was shorter lets them grow, and not beyond the double:
+        so the first runs of a task, which are slow, do not keep those behind them small."""
+        in_a_slice = max(1, records * _SLICE_NS // max(nanoseconds, 1))
+        if nanoseconds > _SLICE_NS:
+            self._most = in_a_slice
+        elif self._run_is_full:
+            self._most = min(2 * self._most, max(self._most, in_a_slice))
 
     def _wait(self, ends: Mapping[TopicPartition, int]) -> InputWait:
         """Return what the run has to wait for: partitions of which more is known to be there."""
