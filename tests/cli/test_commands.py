@@ -338,6 +338,8 @@ def test_reset_says_what_it_deletes_and_deletes_it(run: Run, unique_name: Callab
         "topics": [],
         "dry_run": True,
     }
+    on_threads = run("reset", str(program), "--dry-run", "--json", "-c", "penstock.host=threads")
+    assert (json.loads(on_threads.out)["checkpoint"], on_threads.code) == (None, 0)
     assert manifests.exists()
     assert run("topics", "create", commits).code == 0
     would = run("reset", str(program), "--dry-run")

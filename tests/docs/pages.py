@@ -24,6 +24,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/queries.md": 5,
     "docs/security.md": 1,
     "docs/spark.md": 4,
+    "docs/threads.md": 1,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 6,
 }

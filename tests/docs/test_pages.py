@@ -157,6 +157,22 @@ def test_the_first_draft_runs() -> None:
         assert driver.create_output_topic("told", STRING, STRING).read_key_value() == ("k", "HELLO")
 
 
+def test_the_program_of_the_page_on_threads_runs(embedded_broker: BrokerProcess, tmp_path: Path) -> None:
+    admin = ConfluentAdmin(StreamsConfig({"bootstrap.servers": embedded_broker.bootstrap_servers}))
+    admin.create_topics([NewTopic("threads-page", 1)])
+    admin.close()
+    builder = StreamsBuilder()
+    builder.stream("threads-page").foreach(lambda key, value: None)
+    replaced = {
+        "localhost:9092": embedded_broker.bootstrap_servers,
+        '"penstock.host"': f'"state.dir": {str(tmp_path)!r}, "penstock.host"',
+        "    streams.await_termination()": "    state = streams.state()",
+    }
+    names = given(topology=builder.build())
+    run_block("docs/threads.md", 0, names, replaced)
+    assert names["state"].value in ("REBALANCING", "RUNNING")
+
+
 def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:
     config = {"bootstrap.servers": embedded_broker.bootstrap_servers, "zookeeper.connect": "localhost:2181"}
     admin = ConfluentAdmin(StreamsConfig(config))

@@ -24,6 +24,14 @@ from penstock.host.open import check_host
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
+
+class HostName(StrEnum):
+    """The hosts that `penstock run` can name."""
+
+    spark = "spark"
+    threads = "threads"
+
+
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
 
 
@@ -32,6 +40,9 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Process what the topics hold now, then stop.")
     ] = False,
+    host: Annotated[
+        HostName | None, typer.Option("--host", help="Where tasks run: the configuration penstock.host.")
+    ] = None,
     port: Port = DEFAULT_PORT,
     data_dir: DataDir = None,
     config: Settings = None,
@@ -39,11 +50,15 @@ def run(
 ) -> None:
     """Run the topology of a program. Where it names no bootstrap.servers an embedded broker runs for as long."""
     overrides: dict[str, Any] = parsed_settings(config)
+    if host is not None:
+        overrides["penstock.host"] = host.value
     if verbose:
         set_verbose(True)
-        overrides.setdefault("penstock.spark.log.level", "info")
     program = load_program(file)
-    check_host(program.configured(overrides))
+    configured = program.configured(overrides)
+    check_host(configured)
+    if verbose and configured["penstock.host"] == HostName.spark:
+        overrides.setdefault("penstock.spark.log.level", "info")
     with terminating(), _with_broker(program, program.configured(overrides), port, data_dir) as settings:
         streams = KafkaStreams(program.topology, settings)
         # The command reports the error that ends it, once.

@@ -309,7 +309,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
         ),
         ConfigKey("num.partitions", whole(1), 1, "low", "Partitions of topics that the tools create."),
-        ConfigKey("penstock.host", one_of("spark"), "spark", "high", "Where tasks run."),
+        ConfigKey(
+            "penstock.host",
+            one_of("spark", "threads"),
+            "spark",
+            "high",
+            "Where tasks run: on spark, or in threads of this process, which shares the tasks with the others of its "
+            "group.",
+        ),
         ConfigKey(
             "penstock.execution",
             one_of("auto", "record"),

@@ -1,6 +1,7 @@
 """Opens hosts by name: their modules are imported by name, so that nobody needs the packages of all.
 
-`KafkaStreams` passes `penstock.host`; the error for a host that is not installed names the missing package.
+`KafkaStreams` passes `penstock.host`; the error for a host that is not installed names the missing package, and
+the host that needs none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener
 
-_FACTORIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver.spark_host", "SparkHost")}
+_FACTORIES: Mapping[str, tuple[str, str]] = {
+    "spark": ("penstock.host.spark.driver.spark_host", "SparkHost"),
+    "threads": ("penstock.host.threads.driver", "ThreadsHost"),
+}
 """Name of the host -> module and class; called with the arguments of `open_host`."""
 
 _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.queries", "CheckpointQueries")}
@@ -40,7 +44,7 @@ def open_host(
             stop at the ends that the inputs have at the start. restore_listener: receives the restores of stores.
 
     Raises:
-        ConfigError: the host is unknown, or a package that it needs is not installed.
+        ConfigError: a package that the host needs is not installed.
     """
     factory = _load(_FACTORIES, config)
     host: Host = factory(built, config, session=session, until_end=until_end, restore_listener=restore_listener)
@@ -48,8 +52,7 @@ def open_host(
 
 
 def check_host(config: StreamsConfig) -> None:
-    """Raise ConfigError if the host that `penstock.host` names is unknown, or a package that it needs is not
-    installed."""
+    """Raise ConfigError if a package that the host needs which `penstock.host` names is not installed."""
     _load(_FACTORIES, config)
 
 
@@ -77,7 +80,17 @@ def _load(table: Mapping[str, tuple[str, str]], config: StreamsConfig) -> Callab
     """Return what `table` has for the host that `penstock.host` names."""
     name = config["penstock.host"]
     if name not in table:
-        raise ConfigError(f"Invalid value {name!r} for penstock.host: expected one of {', '.join(table)}.")
+        raise ConfigError(
+            f"penstock.host={name} keeps no checkpoint that other programs can read: ask the running application, by "
+            "KafkaStreams.store, query and table."
+        )
     module, attribute = table[name]
-    loaded: Callable[..., Any] = vars(extras.load(module, f"penstock.host={name}"))[attribute]
+    try:
+        loaded: Callable[..., Any] = vars(extras.load(module, f"penstock.host={name}"))[attribute]
+    except ConfigError as error:
+        if "penstock.host" not in config.given():
+            raise ConfigError(
+                f"{error} Without Spark, set penstock.host=threads: the application then runs in this process."
+            ) from error
+        raise
     return loaded

@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,8 @@ from penstock.application import StreamsUncaughtExceptionHandler
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import ConfigError, StreamsError
-from penstock.host.api import Host, State, StreamThreadExceptionResponse
+from penstock.host.api import State, StreamThreadExceptionResponse
+from penstock.host.open import open_state
 from penstock.host.threads.driver import ThreadsHost
 from penstock.metrics import Metric, MetricName
 from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopology
@@ -32,14 +32,9 @@ COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.k
 
 
 @pytest.fixture
-def words(broker: RunningBroker, tmp_path: Path, unique_name: NAMES, monkeypatch: pytest.MonkeyPatch) -> WordCount:
-    def open_host(*arguments: Any, **options: Any) -> Host:
-        return ThreadsHost(*arguments, **options)
-
-    for module in ("streams", "named_topologies"):
-        monkeypatch.setattr(f"penstock.{module}.open_host", open_host)
+def words(broker: RunningBroker, tmp_path: Path, unique_name: NAMES) -> WordCount:
     found = WordCount(broker, tmp_path, unique_name)
-    found.settings["heartbeat.interval.ms"] = 100
+    found.settings |= {"penstock.host": "threads", "heartbeat.interval.ms": 100}
     return found
 
 
@@ -90,6 +85,7 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
         assert streams.staleness().epoch > 0
         assert set(streams.all_local_store_partition_lags()) == {"counts"}
         assert streams.streams_metadata_for_store("counts")
+        assert until(lambda: streams.statistics()["lag"] == 0)
     assert left == [] or threads == 2  # each worker process has its own
     assert set(restores.restored) == {"counts"}
     assert states[:2] == [State.REBALANCING, State.RUNNING]
@@ -158,6 +154,20 @@ def test_named_topologies_come_pause_and_go_while_others_run(words: WordCount) -
 def test_a_session_of_spark_is_refused(words: WordCount) -> None:
     with pytest.raises(ConfigError, match="runs without Spark"):
         ThreadsHost(built_topology(topology(words), words.app), words.config(), object())
+
+
+def test_state_of_this_host_is_asked_for_in_the_application(words: WordCount) -> None:
+    with pytest.raises(ConfigError, match=r"keeps no checkpoint .* by KafkaStreams\.store"):
+        open_state(topology(words), words.config())
+
+
+def test_a_checkpoint_of_the_spark_host_is_not_passed_over(words: WordCount, tmp_path: Path) -> None:
+    (tmp_path / "state" / words.app / "checkpoint").mkdir(parents=True)
+    streams = KafkaStreams(topology(words), words.config())
+    with pytest.raises(StreamsError, match=rf"The state of {words.app} is in the checkpoint of the Spark host"):
+        streams.start()
+    KafkaStreams(topology(words), words.config()).clean_up()
+    assert (tmp_path / "state" / words.app / "checkpoint").is_dir()
 
 
 def test_the_host_loads_neither_pyspark_nor_pandas() -> None:

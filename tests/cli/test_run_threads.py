@@ -1,0 +1,110 @@
+"""`penstock run --host threads` as a user runs it, where the packages of Spark are not installed, and that it leaves
+nothing behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.config import StreamsConfig
+from penstock.host.threads.directories import StateDirectory
+from penstock.record import TopicPartition
+from tests.support.commands import Command
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.timeout(600)
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+WITHOUT_SPARK = """
+import sys
+for name in ("pyspark", "py4j", "pandas"):
+    sys.modules[name] = None
+from penstock.cli.main import main
+main()
+"""
+"""Runs the command where an import of these packages fails, as if they were not installed."""
+STUCK = """
+import threading
+from penstock import Serdes, StreamsBuilder
+config = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+def wait(value):
+    print("stuck", flush=True)
+    threading.Event().wait()
+builder = StreamsBuilder()
+builder.stream("plaintext-input").map_values(wait).to("out")
+topology = builder.build()
+"""
+
+
+def run(directory: Path, program: Path, *options: str) -> Command:
+    """Run a program with its own broker."""
+    state = f"state.dir={directory / 'state'}"
+    own = ("--port", "0", "--data-dir", str(directory / "data"), "-c", state)
+    return Command(("run", str(program), *own, *options), directory, program=("-c", WITHOUT_SPARK))
+
+
+def servers_of(command: Command) -> str:
+    """Return where the broker of a command is, when its application runs."""
+    assert until(lambda: ": at least once; broker" in command.output()), command.output()
+    return command.output().partition("A broker runs at ")[2].partition(" ")[0]
+
+
+def write(servers: str, *lines: str) -> None:
+    producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": servers}))
+    for line in lines:
+        producer.send("plaintext-input", None, line.encode())
+    producer.close()
+
+
+def counts(servers: str) -> dict[str, int]:
+    """Return the latest count of each word in the output."""
+    config = StreamsConfig({"bootstrap.servers": servers})
+    place = TopicPartition("word-count-output", 0)
+    admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
+    try:
+        end = admin.end_offsets([place])[place]
+        batches = list(fetcher.fetch(place, 0, end, read_committed=True)) if end else []
+    finally:
+        fetcher.close()
+        admin.close()
+    return {k.decode(): int.from_bytes(v) for each in batches for k, v in zip(each.keys, each.values, strict=True)}
+
+
+def test_an_example_runs_without_spark_and_sigterm_ends_it_behind_a_commit(tmp_path: Path) -> None:
+    with run(tmp_path, EXAMPLE, "--host", "threads", "-c", "commit.interval.ms=50") as command:
+        servers = servers_of(command)
+        write(servers, "a b a")
+        assert until(lambda: counts(servers) == {"a": 2, "b": 1}), command.output()
+        command.terminate()
+        ended = command.ended()
+        assert command.nothing_left()
+    assert ended.code == 143, ended.err
+    assert "1 record read, 2 written." in ended.err
+    directory = StateDirectory(StreamsConfig({"application.id": "streams-wordcount", "state.dir": f"{tmp_path}/state"}))
+    directory.acquire()
+    directory.release()
+
+
+def test_the_host_that_needs_no_spark_is_named_where_spark_is_missing(tmp_path: Path) -> None:
+    with run(tmp_path, EXAMPLE) as command:
+        ended = command.ended()
+    assert ended.code == 1
+    assert "penstock.host=spark needs the package py" in ended.err
+    assert "set penstock.host=threads" in ended.err
+
+
+def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path: Path) -> None:
+    program = tmp_path / "stuck.py"
+    program.write_text(STUCK)
+    with run(tmp_path, program, "--host", "threads") as command:
+        write(servers_of(command), "a")
+        assert until(lambda: "stuck" in command.output())
+        command.interrupt()
+        assert until(lambda: "Ctrl-C again gives that commit up" in command.output())
+        command.interrupt()
+        ended = command.ended()
+        assert command.nothing_left()
+    assert ended.code == 130, ended.err
+    assert "Traceback" not in ended.err
