@@ -505,6 +505,20 @@ def test_a_mapper_that_returns_no_pair_is_told_what_it_returned(
     assert str(caught.value.__cause__) == "The mapper returned 'alone' where a pair (key, value) was expected."
 
 
+@pytest.mark.parametrize("execution", ["auto", "record"])
+def test_an_error_that_no_function_of_the_user_raised_is_told_with_its_cause(execution: str) -> None:
+    builder = StreamsBuilder()
+    windowed = builder.stream("in").group_by_key().windowed_by(TimeWindows.of_size_with_no_grace(10))
+    windowed.count().suppress(Suppressed.until_window_closes(BufferConfig.unbounded()))
+    task = task_of(builder.build(), execution=execution)
+    task.add_records("in", 0, batch_of(("k", "v", 1)))
+    with pytest.raises(StreamsError, match="Exception caught in process") as caught:
+        task.process()
+    (note,) = caught.value.__notes__
+    assert "KTABLE-SUPPRESS" in note
+    assert "cannot write key Windowed" in note
+
+
 def test_an_error_behind_a_cache_names_the_processor_that_failed() -> None:
     builder = StreamsBuilder()
     counts = builder.stream("in").group_by_key().count()

@@ -451,13 +451,15 @@ class StreamTask:
         return punctuated
 
     def _point_at_program(self, error: StreamsError, failure: ProcessingError) -> None:
-        """Add the line of the user's function that failed to `error`, or where the node was created if none failed."""
+        """Add what failed to `error`: with the line of the user's function, or where the node was created if it was no
+        function of the user."""
         cause = failure.error
-        line = user_line(cause)
-        if line is not None:
-            error.add_note(f"{type(cause).__name__}: {cause}\n  {line}")
+        told = [f"{type(cause).__name__}: {cause}"]
+        if (line := user_line(cause)) is not None:
+            told.append(f"  {line}")
         elif (described := self._context.described(failure.node)) != failure.node:
-            error.add_note(f"The processor is {described}.")
+            told.append(f"The processor is {described}.")
+        error.add_note("\n".join(told))
 
     def _call(self, schedule: Schedule, now: int) -> None:
         """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
