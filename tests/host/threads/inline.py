@@ -66,7 +66,7 @@ class InlineInstance:
         for topic, partitions in self.layout.topic_partitions.items():
             broker.create_topic(topic, partitions)
         limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
-        settings = Settings.of(config, commit_interval_ms, 1, limits, exactly_once)
+        settings = Settings.of(config, commit_interval_ms, limits, exactly_once)
         self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
         self.runner = TaskRunner(self.layout, _Topics(broker))
         self._processing = processing

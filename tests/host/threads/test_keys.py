@@ -10,7 +10,7 @@ import pytest
 from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host.threads.keys import check_keys, commit_interval_ms, in_flight, limits
+from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
 from penstock.host.threads.task_manager import Limits
 
 OF_THIS_HOST = {
@@ -65,11 +65,6 @@ def test_keys_of_spark_are_named_here(caplog: pytest.LogCaptureFixture) -> None:
         "The configuration penstock.batch.target.ms is ignored: this host has no epochs; set commit.interval.ms.",
         "The configuration penstock.spark.master is ignored: it is a key of the host spark.",
     ]
-
-
-def test_each_worker_process_has_a_run_to_do_and_one_to_come() -> None:
-    assert in_flight(config_of()) == 1
-    assert in_flight(config_of(num__stream__threads=4)) == 8
 
 
 def test_a_key_that_nobody_has_is_refused() -> None:

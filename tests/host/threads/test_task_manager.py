@@ -16,9 +16,10 @@ FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
 
 
-def manager(**config: Any) -> TaskManager:
-    """Return two tasks that run: the first reads A and B, the second reads C."""
-    tasks = TaskManager(StreamsConfig(config, environment={}), Limits(records=10, bytes=1_000_000))
+def manager(workers: int = 2, **config: Any) -> TaskManager:
+    """Return two tasks that run, each in its worker if there are two: the first reads A and B, the second reads C."""
+    limits = Limits(records=10, bytes=1_000_000)
+    tasks = TaskManager(StreamsConfig(config, environment={}), limits, lambda task: task.partition % workers)
     for id, partitions in ((FIRST, (A, B)), (SECOND, (C,))):
         task = tasks.add(id, partitions)
         task.state = TaskState.RUNNING
@@ -47,6 +48,32 @@ def test_the_task_for_which_most_waits_is_next_and_none_runs_twice_at_one_time()
     again = tasks.next_run(0)
     assert again is not None
     assert [batch.offsets.tolist() for _, batch in again.records] == [list(range(3, 12))]
+
+
+def test_a_worker_runs_one_task_at_a_time_and_has_room_for_records_until_then() -> None:
+    tasks = manager(workers=1)
+    assert tasks.has_room()
+    tasks.arrived(A, records(2))
+    tasks.arrived(C, records(3))
+    assert tasks.next_run(0) is not None
+    assert tasks.next_run(0) is None
+    assert not tasks.has_room()
+    tasks[SECOND].ran(Ran(SECOND))
+    assert tasks.has_room()
+    assert tasks.next_run(0) is not None
+
+
+def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
+    tasks = manager(workers=1)
+    tasks.arrived(A, records(1))
+    ran = []
+    for turn in range(4):
+        tasks.arrived(C, records(500, start=500 * turn))
+        run = tasks.next_run(0)
+        assert run is not None
+        ran.append(run.task)
+        tasks[run.task].ran(Ran(run.task))
+    assert ran == [SECOND, SECOND, FIRST, SECOND]
 
 
 def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:

@@ -41,7 +41,7 @@ from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.internal_topics import make_internal_topics
-from penstock.host.threads.keys import check_keys, commit_interval_ms, in_flight, limits
+from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
 from penstock.host.threads.layout import Layout, layout_of, own_topics
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
@@ -276,12 +276,10 @@ class ThreadsHost:
         settings = Settings.of(
             config,
             commit_interval_ms(config),
-            in_flight(config),
             limits(config),
             self._exactly_once,
             max_poll_interval_ms(config),
         )
-        instance = Instance(layout, settings, self._clock.milliseconds(), until)
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)
         standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base)
@@ -316,7 +314,7 @@ class ThreadsHost:
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
         polling = Polling(
-            instance,
+            Instance(layout, settings, self._clock.milliseconds(), until, processing.worker_of),
             ConfluentConsumer(self._config),
             self._output(layout, membership, letters),
             membership,

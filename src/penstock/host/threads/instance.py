@@ -23,7 +23,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.layout import Layout
-from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState
+from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -62,12 +62,10 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """What the core is set up with. commit_interval_ms: between two commits; 0 commits after each run. in_flight: runs
-    that may be out at one time. restarts: most restarts in a row without a commit between them, and the wait before the
-    first and at most (ms)."""
+    """What the core is set up with. commit_interval_ms: between two commits; 0 commits after each run. restarts: most
+    restarts in a row without a commit between them, and the wait before the first and at most (ms)."""
 
     commit_interval_ms: int
-    in_flight: int
     limits: Limits
     restart_attempts: int
     restart_backoff_ms: int
@@ -83,7 +81,6 @@ class Settings:
     def of(
         config: StreamsConfig,
         commit_interval_ms: int,
-        in_flight: int,
         limits: Limits,
         exactly_once: bool = False,
         max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS,
@@ -91,7 +88,6 @@ class Settings:
         """Return the settings that `config` asks for."""
         return Settings(
             commit_interval_ms,
-            in_flight,
             limits,
             config["penstock.restart.max.attempts"],
             config["penstock.restart.backoff.ms"],
@@ -106,14 +102,20 @@ class Instance:
     """One instance of an application; see the module."""
 
     def __init__(
-        self, layout: Layout, settings: Settings, now: int, until: Mapping[TopicPartition, int] | None = None
+        self,
+        layout: Layout,
+        settings: Settings,
+        now: int,
+        until: Mapping[TopicPartition, int] | None = None,
+        worker_of: WorkerOf = lambda _: 0,
     ) -> None:
         """Start without tasks. now: time (ms) by the clock that all calls use. until: the end of each input partition,
-        at which the instance ends; None for never."""
+        at which the instance ends; None for never. worker_of: returns which worker a task runs in, of those that run
+        one task at a time."""
         self._layout = layout
         self._settings = settings
         self._until = None if until is None else dict(until)
-        self._tasks = TaskManager(layout.config, settings.limits)
+        self._tasks = TaskManager(layout.config, settings.limits, worker_of)
         self._assigned: frozenset[TaskId] | None = None
         self._standbys: frozenset[TaskId] = frozenset()
         self._standing: set[TaskId] = set()
@@ -121,7 +123,6 @@ class Instance:
         self._global_ends: Mapping[TopicPartition, int] = {}
         self._phase = Phase.RUNNING
         self._actions: list[v.Action] = []
-        self._out = 0
         self._committed_at = now
         self._commit_requested = False
         self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
@@ -160,7 +161,7 @@ class Instance:
 
     def wants_records(self) -> bool:
         """Return whether records that arrive now can be given to a task at once."""
-        return self._phase is Phase.RUNNING and self._out < self._settings.in_flight
+        return self._phase is Phase.RUNNING and self._tasks.has_room()
 
     def lag(self, ends: Mapping[TopicPartition, int]) -> int:
         """Return about how many records before `ends` no task has taken yet."""
@@ -336,7 +337,6 @@ class Instance:
         self._do(v.Follow({partition: position}))
 
     def _ran(self, event: v.Ran) -> None:
-        self._out -= 1
         self._tasks[event.task].ran(event)
         self._commit_requested |= event.commit_requested
         self._has_processed |= event.records > 0
@@ -481,9 +481,7 @@ class Instance:
     def _failed(self, error: BaseException, id: TaskId | None) -> None:
         if id is not None:
             task = self._tasks[id]
-            task.busy = False
-            if task.state is TaskState.RUNNING and self._phase in (Phase.RUNNING, Phase.QUIESCING):
-                self._out -= 1
+            task.busy = task.is_out = False
             if task.state is not TaskState.RUNNING:  # what it had open is closed
                 task.state = TaskState.CREATED
         if self._phase is Phase.ENDING:
@@ -586,8 +584,7 @@ class Instance:
 
     def _hand_out(self, now: int) -> None:
         if not self._paused and not self._is_cut_off:
-            while self._out < self._settings.in_flight and (run := self._tasks.next_run(now)) is not None:
-                self._out += 1
+            while (run := self._tasks.next_run(now)) is not None:
                 self._do(run)
         if self.wants_records() and (pause := self._tasks.to_pause()):  # else nothing is fetched
             self._do(v.PauseReading(pause))
@@ -606,7 +603,6 @@ class Instance:
         self._close_running()
         if self._tasks.any_busy():
             return
-        self._out = 0
         # what was sent is before the ends up to which stores are restored, or it is never read
         self._do(v.Abort())
         if self._closing is not None:

@@ -94,10 +94,3 @@ def commit_interval_ms(config: StreamsConfig) -> int:
 def limits(config: StreamsConfig) -> Limits:
     """Return how much may wait for the tasks of the instance."""
     return Limits(config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"])
-
-
-def in_flight(config: StreamsConfig) -> int:
-    """Return how many runs of tasks may be out at one time: of each worker process one that it does, and one that it
-    does next."""
-    workers: int = config["num.stream.threads"]
-    return 1 if workers == 1 else 2 * workers

@@ -70,7 +70,11 @@ class OpenTasks(Protocol):
 
 
 class Processing(OpenTasks, Protocol):
-    """Where tasks run."""
+    """Where tasks run: workers, each of which runs one task at a time."""
+
+    def worker_of(self, task: TaskId) -> int:
+        """Return the number of the worker that an open task runs in."""
+        ...
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
@@ -199,6 +203,10 @@ class ProcessingThread:
         """Start. answer: takes the answers, in the thread."""
         self._runner = runner
         self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(runner.do(action)))
+
+    def worker_of(self, task: TaskId) -> int:
+        """Return 0: there is one."""
+        return 0
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done."""

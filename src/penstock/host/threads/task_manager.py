@@ -7,7 +7,7 @@ No I/O, no clock, no thread: part of the core.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
@@ -24,6 +24,10 @@ max.poll.interval.ms."""
 
 _SLICE_NS = 50_000_000
 """How long a run should take, so that other tasks and commits come in between."""
+
+
+WorkerOf = Callable[[TaskId], int]
+"""Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
 
 
 class TaskState(Enum):
@@ -53,6 +57,10 @@ class ActiveTask:
         self.state = TaskState.CREATED
         self.busy = False
         """Whether an action about the task has not been answered yet."""
+        self.is_out = False
+        """Whether that action is a run."""
+        self.passed_over = 0
+        """How many runs of others in its worker began since it was ready."""
         self.changed = False
         """Whether it has done something since its last commit."""
         self.due_ms: int | None = None
@@ -80,6 +88,7 @@ class ActiveTask:
         self._bytes = dict.fromkeys(self._queues, 0)
         self.positions = {}
         self.due_ms, self.changed, self.waiting_bytes, self._looks_again = None, False, 0, False
+        self.is_out, self.passed_over = False, 0
 
     def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
         """Take records that have arrived; those from before the position are dropped."""
@@ -116,13 +125,13 @@ class ActiveTask:
         """Return the next run of the task, which is busy from now on. ends: how far partitions can be read."""
         records = [(partition, self._take(partition, self._most)) for partition, queue in self._queues.items() if queue]
         self._run_is_full = any(len(batch) == self._most for _, batch in records)
-        self.busy = self.changed = True
-        self._looks_again = False
+        self.busy = self.is_out = self.changed = True
+        self._looks_again, self.passed_over = False, 0
         return Run(self.id, records, self._wait(ends), now)
 
     def ran(self, event: Ran) -> None:
         """Take the result of a run."""
-        self.busy = False
+        self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
         self.waiting_bytes = event.waiting_bytes
         if event.records:
@@ -164,8 +173,9 @@ class ActiveTask:
 class TaskManager:
     """The active tasks of an instance, and which of them runs next."""
 
-    def __init__(self, config: StreamsConfig, limits: Limits) -> None:
-        """Start without tasks."""
+    def __init__(self, config: StreamsConfig, limits: Limits, worker_of: WorkerOf = lambda _: 0) -> None:
+        """Start without tasks. worker_of: returns the worker of an open task; by default there is one."""
+        self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
         self._limits = limits
         self._tasks: dict[TaskId, ActiveTask] = {}
@@ -226,13 +236,35 @@ class TaskManager:
         self._ends.update(ends)
 
     def next_run(self, now: int) -> Run | None:
-        """Return the next run of the task for which most waits, None if no task has anything to do."""
-        ready = [task for task in self._tasks.values() if task.is_ready(now)]
+        """Return the next run of the task for which most waits, or which others have been preferred to for long; None
+        if no task has anything to do whose worker runs nothing."""
+        free = self._free()
+        ready = [task for task in self._tasks.values() if task.is_ready(now) and self._worker_of(task.id) in free]
         if not ready:
             return None
-        return max(ready, key=lambda task: (task.weight(), -task.id.subtopology, -task.id.partition)).next_run(
-            self._ends, now
+        turns = len(ready)
+        chosen = max(
+            ready,
+            key=lambda task: (task.passed_over >= turns, task.weight(), -task.id.subtopology, -task.id.partition),
         )
+        worker = self._worker_of(chosen.id)
+        for task in ready:
+            if self._worker_of(task.id) == worker:
+                task.passed_over += 1
+        return chosen.next_run(self._ends, now)
+
+    def _free(self) -> set[int]:
+        """Return the workers with open tasks that run nothing."""
+        open_in = {id: self._worker_of(id) for id, _ in self._running()}
+        return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
+
+    def has_room(self) -> bool:
+        """Return whether a task that is not busy could run at once."""
+        free = self._free()
+        return any(not task.busy and self._worker_of(id) in free for id, task in self._running())
+
+    def _running(self) -> Iterator[tuple[TaskId, ActiveTask]]:
+        return ((id, task) for id, task in self._tasks.items() if task.state is TaskState.RUNNING)
 
     def any_busy(self) -> bool:
         """Return whether an action about a task has not been answered yet, but for restores."""

@@ -114,7 +114,7 @@ class Process:
         self.consumer = SimulatedConsumer(world, broker)
         self._admin = SimulatedAdmin(requests)
         limits = Limits(20, 1 << 20)
-        settings = Settings.of(layout.config, setting.commit_interval_ms, 1, limits, setting.exactly_once)
+        settings = Settings.of(layout.config, setting.commit_interval_ms, limits, setting.exactly_once)
         self.instance = Instance(layout, settings, world.now)
         self.runner = TaskRunner(layout, layout.topic_partitions)
         fetcher = SimulatedFetcher(requests)

@@ -32,7 +32,7 @@ from penstock.state.guarded import GuardedReads
 from penstock.state.typed_store import TypedStore
 from penstock.task.standby_task import StandbySnapshot, empty_store
 
-_log = logging.getLogger(__name__)
+_NO_WORKER = -1
 
 
 class WorkerRefusedError(StreamsError):
@@ -85,6 +85,11 @@ class WorkerProcesses:
     def pids(self) -> list[int]:
         """Return the ids of the processes."""
         return [worker.pid for worker in self._workers]
+
+    def worker_of(self, task: TaskId) -> int:
+        """Return the number of the worker that an open task runs in; that of the global stores takes no worker's
+        time."""
+        return self._running.get(task, _NO_WORKER)
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the polling thread asks."""
