@@ -1,5 +1,5 @@
 """Savepoints and changes of a program, from Python: what the commands `penstock savepoint` and `penstock diff` do; and
-the way from an application of Kafka Streams to Spark, which begins with its offsets and changelog topics.
+the way to Spark and back for an application with changelog topics, of Kafka Streams or the threads host.
 
 An application is named by its configuration, which locates its checkpoint, or by the directory of the checkpoint. A
 savepoint is named by its directory: a path, or a URI of a file system that pyarrow knows.
@@ -80,7 +80,7 @@ def restore(
 
 def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Takeover:
     """Create the checkpoint of an application from the committed offsets of its group and its changelog topics, which
-    Kafka Streams has written; the next start on Spark continues from there.
+    Kafka Streams or the threads host has written; the next start on Spark continues from there.
 
     The application with this application.id must be stopped, and nothing in Kafka is changed. The stores are restored
     one task after the other, in a temporary directory of this machine.
@@ -120,7 +120,7 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
 
 def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> int:
     """Bring the changelog topics and the offsets of the group of an application to the state of a savepoint, as Kafka
-    Streams has them: Kafka Streams in Java continues from there.
+    Streams has them: Kafka Streams in Java, or the threads host, continues from there.
 
     Topics that are missing are created; to those that exist only the differences are written. An export that failed can
     be repeated, and one that has succeeded writes nothing when it is repeated.

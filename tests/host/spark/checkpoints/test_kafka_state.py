@@ -168,9 +168,13 @@ def fails_after(calls: int, call: Callable[..., None]) -> Callable[..., None]:
     return counted
 
 
-def held_counts(source: str, target: str) -> Topology:
-    """Return a topology that counts words, and words per window, whose results it holds until the window closes."""
+def held_counts(source: str, names: str, target: str) -> Topology:
+    """Return a topology that counts words, and lines per window, whose results it holds until the window closes; and
+    looks up the names of keys in a global table."""
     builder = StreamsBuilder()
+    known = builder.global_table(names)
+    named = builder.stream(source).join(known, lambda line, name: f"{name}: {line}", key_selector=lambda key, _: key)
+    named.to(target)
     words = builder.stream(source).flat_map_values(lambda line: line.split())
     counts = words.group_by(lambda _, word: word, Grouped.as_("words")).count(Materialized.as_("counts"))
     counts.to_stream().to(target, Produced.with_(Serdes.string(), Serdes.long()))
@@ -178,16 +182,18 @@ def held_counts(source: str, target: str) -> Topology:
     lines = builder.stream(source).group_by_key(Grouped.with_(Serdes.string(), Serdes.string()))
     held = lines.windowed_by(windows).count(Materialized.as_("lines"))
     held = held.suppress(Suppressed.until_window_closes(BufferConfig.unbounded()).with_name("held"))
-    named = held.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}")
-    named.to(target, Produced.with_(Serdes.string(), Serdes.long()))
+    of_window = held.to_stream(lambda windowed, _: f"{windowed.key}@{windowed.window.start}")
+    of_window.to(target, Produced.with_(Serdes.string(), Serdes.long()))
     return builder.build()
 
 
 def test_an_application_moves_to_spark_and_back_with_its_state(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
 ) -> None:
-    source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 1, target: 1})
+    source, names, target = unique_name("in"), unique_name("names"), unique_name("out")
+    spark_runner.create_topics({source: 1, names: 1, target: 1})
+    name = InputRecord(b"k0", b"zero", 1)
+    spark_runner.write(names, [name])
     texts = ["a b", "b", "c a", "d", "a", "b c a", "a d", "b"]
     parts = [
         [InputRecord(b"k%d" % (at % 2), text.encode(), 1_000 + at * 4) for at, text in enumerate(texts)][first:last]
@@ -200,7 +206,8 @@ def test_an_application_moves_to_spark_and_back_with_its_state(
         "commit.interval.ms": 50,
         "processing.guarantee": "at_least_once",
     }
-    config, topology = spark_runner.config(application, settings), held_counts(source, target)
+    config, topology = spark_runner.config(application, settings), held_counts(source, names, target)
+    threads = config.overridden({"penstock.checkpoint.dir": str(tmp_path / "no-checkpoint")})
     spark_runner.write(source, parts[0])
     first = TopicPartition(source, 0)
 
@@ -208,7 +215,7 @@ def test_an_application_moves_to_spark_and_back_with_its_state(
         committed = spark_runner.admin.committed_offsets(application, [first])
         return first in committed and committed[first].offset == len(parts[0])
 
-    run_threads(topology, config, has_read_the_first_part)  # what it has sent to itself may still wait
+    run_threads(topology, threads, has_read_the_first_part)  # what it has sent to itself may still wait
     savepoints.import_from_kafka(topology, config)
     spark_runner.write(source, parts[1])
     query = InlineQuery(topology, config, spark_runner.admin)
@@ -220,10 +227,11 @@ def test_an_application_moves_to_spark_and_back_with_its_state(
     assert savepoints.export_to_kafka(saved, topology, config) == 0
     spark_runner.write(source, parts[2])
     with TopologyTestDriver(topology, config) as driver:
+        driver.pipe_bytes(names, name.key, name.value, name.timestamp)
         for record in (each for part in parts for each in part):
             driver.pipe_bytes(source, record.key, record.value, record.timestamp)
         expected = [(each.key, each.value, each.timestamp) for each in driver.read_all_bytes() if each.topic == target]
-    run_threads(topology, config, lambda: len(spark_runner.read(target)) >= len(expected))
+    run_threads(topology, threads, lambda: len(spark_runner.read(target)) >= len(expected))
     found = [(each.key, each.value, each.timestamp) for each in spark_runner.read(target)]
     assert sorted(found) == sorted(expected)
 
