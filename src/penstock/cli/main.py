@@ -22,6 +22,7 @@ _COMMANDS: Final = {
     "query": "Show what a store of a program holds, whether the program runs or not.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
+    "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe, change and delete topics.",
