@@ -23,12 +23,14 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
 @pytest.mark.parametrize(
     ("fault", "first"),
     [
-        (faults.commit_as_nobody, 14),
-        (faults.commit_as_whoever_it_is_now, 213),
-        (faults.rejoin_for_what_is_held, 22),
-        (faults.restore_to_the_stable_end, 84),
+        (faults.commit_as_nobody, 1),
+        (faults.commit_as_whoever_it_is_now, 1),
+        (faults.rejoin_for_what_is_held, 61),
+        (faults.restore_to_the_stable_end, 14),
         (faults.read_unstable_offsets, 167),
-        (faults.leave_transactions_open, 3),
+        (faults.leave_transactions_open, 101),
+        (faults.punctuate_without_a_commit, 17),
+        (faults.read_on_where_nothing_is, 33),
     ],
 )
 def test_a_fault_is_found(

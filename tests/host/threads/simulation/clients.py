@@ -171,13 +171,15 @@ class SimulatedConsumer:
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return some records of each partition."""
         arrived = []
-        for partition in sorted(self.positions.keys() - self.paused - self._out_of_range):
-            log, position = self._broker.logs[partition], self.positions[partition]
-            if position < log.start:
+        read = sorted(self.positions.keys() - self.paused - self._out_of_range)
+        for partition in read:
+            if self.positions[partition] < self._broker.logs[partition].start:
                 self._out_of_range.add(partition)
-                error = OffsetOutOfRangeError(f"The records of {partition} from {position} on are deleted.")
+                error = OffsetOutOfRangeError(f"{partition} has no records at {self.positions[partition]} any more.")
                 error.partition = partition
                 raise error
+        for partition in read:
+            log, position = self._broker.logs[partition], self.positions[partition]
             rows = log.read(position, log.stable_end)[: self._world.random.randrange(1, LOT)]
             if rows:
                 self.positions[partition] = rows[-1][0] + 1

@@ -9,9 +9,12 @@ import pytest
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import TaskMigratedError
+from penstock.host.threads.instance import Instance
 from penstock.host.threads.member import Member, SyncAnswered
 from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.host.threads.subscription import follow
+from penstock.host.threads.task_manager import ActiveTask
+from penstock.host.threads.vocabulary import Ran
 from penstock.record import TopicPartition
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import SimulatedAdmin
@@ -88,6 +91,22 @@ def leave_transactions_open(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Broker, "begin_writing", begin)
 
 
+def punctuate_without_a_commit(patch: pytest.MonkeyPatch) -> None:
+    """Take a run without records for one that has changed nothing, whatever its punctuations have done."""
+    ran = ActiveTask.ran
+
+    def unchanged(task: ActiveTask, event: Ran) -> None:
+        ran(task, event)
+        task.changed = bool(event.records) and task.changed
+
+    patch.setattr(ActiveTask, "ran", unchanged)
+
+
+def read_on_where_nothing_is(patch: pytest.MonkeyPatch) -> None:
+    """Forget to what a position that was out of range is reset."""
+    patch.setattr(Instance, "_position_reset", lambda *_: None)
+
+
 FAULTS = (
     commit_as_nobody,
     commit_as_whoever_it_is_now,
@@ -95,4 +114,6 @@ FAULTS = (
     restore_to_the_stable_end,
     read_unstable_offsets,
     leave_transactions_open,
+    punctuate_without_a_commit,
+    read_on_where_nothing_is,
 )

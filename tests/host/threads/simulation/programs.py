@@ -15,9 +15,11 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.plan.topology import Topology, built_topology
+from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.memory import MemoryBase
+from penstock.state.stores import Stores
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.testing import TopologyTestDriver
 from penstock.windows import TimeWindows
@@ -25,6 +27,8 @@ from tests.host.threads.simulation.broker import Row, batch_of
 
 VARIANTS = 4
 """Inputs of each program."""
+
+HELD_MS = 300
 
 _LONG = Produced.with_(Serdes.string(), Serdes.long())
 
@@ -43,7 +47,8 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Program:
-    """sources: its topics; words: the most words of a value."""
+    """sources: its topics; words: the most words of a value; settles_ms: how long its output may wait for a
+    punctuation, and for the commit behind that."""
 
     name: str
     build: Callable[[], Topology]
@@ -51,6 +56,7 @@ class Program:
     sources: tuple[str, ...] = ("in",)
     words: int = 1
     optimization: str = "none"
+    settles_ms: int = 0
 
 
 class Input(NamedTuple):
@@ -121,6 +127,33 @@ def _regrouped() -> Topology:
     return builder.build()
 
 
+class _Holding(Processor[str, str, str, str]):
+    """Holds records in a store until the next punctuation by wall clock."""
+
+    def init(self, context: ProcessorContext) -> None:
+        super().init(context)
+        self._held = context.get_state_store("held")
+        context.schedule(HELD_MS, PunctuationType.WALL_CLOCK_TIME, self._let_go)
+
+    def process(self, record: Record[str, str]) -> None:
+        metadata = self.context.record_metadata
+        assert metadata is not None
+        self._held.put(f"{record.key} {metadata.offset}", record.value)
+
+    def _let_go(self, now: int) -> None:
+        for key, value in list(self._held.all()):
+            self.context.forward(Record(key.split()[0], value, 10_000))
+            self._held.delete(key)
+
+
+def _held() -> Topology:
+    builder = StreamsBuilder()
+    text = Serdes.string()
+    builder.add_state_store(Stores.key_value_store_builder(Stores.persistent_key_value_store("held"), text, text))
+    builder.stream("in").process(_Holding, "held").to("out")
+    return builder.build()
+
+
 PROGRAMS = (
     Program("stateless", _stateless, Kind.RECORDS),
     Program("counts", _counts, Kind.COUNTS),
@@ -130,6 +163,7 @@ PROGRAMS = (
     Program("join", _join, Kind.TABLE, ("left", "right")),
     Program("join of source topics", _join, Kind.TABLE, ("left", "right"), optimization="all"),
     Program("regrouped", _regrouped, Kind.DIFFERENCES),
+    Program("held", _held, Kind.RECORDS, settles_ms=10_000),
 )
 
 
@@ -174,6 +208,7 @@ def expected(program: Program, variant: int) -> Expected:
     with TopologyTestDriver(program.build(), _config(program, 0), 0) as driver:
         for topic, row in input_of(program, variant):
             driver.pipe_bytes(topic, row.key, row.value, row.timestamp)
+        driver.advance_wall_clock_time(HELD_MS)
         written: dict[str, list[Row]] = {}
         for each in driver.read_all_bytes():
             written.setdefault(each.topic, []).append(Row(each.key, each.value, each.timestamp, each.headers))

@@ -14,7 +14,7 @@ from functools import partial
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads.instance import Phase
 from penstock.record import PartitionBatch, TopicPartition
-from tests.host.threads.simulation.broker import Broker, batch_of
+from tests.host.threads.simulation.broker import Broker, Row, batch_of
 from tests.host.threads.simulation.group import Group
 from tests.host.threads.simulation.process import SESSION_MS, Disk, Process, Setting
 from tests.host.threads.simulation.programs import (
@@ -37,7 +37,8 @@ REST_MS = 120_000
 
 _LOOK_MS = 250
 _MOST_PROCESSES = 4
-_ANY = ("kill", "kill", "stop", "stop", "slow", "close", "join", "refuse", "disconnect")
+_ANY = ("kill", "kill", "stop", "stop", "slow", "close", "join", "refuse", "disconnect", "expire")
+_EXPIRED = Row(b"expired", b"expired", 10_000, ())
 _STORMS = (
     ((0, 3_000, _ANY), (0, 3_000, _ANY), (0, 3_000, _ANY)),
     ((0, 1, ("slow now",)), (1, 2, ("stop soon same",))),
@@ -82,6 +83,7 @@ class Simulation:
         self._processes: list[Process] = []
         self._names = 0
         self._struck: Process | None = None
+        self._is_settling = False
         self._strikes: dict[str, Callable[[Process], None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -155,6 +157,8 @@ class Simulation:
         world.note("strike", f"{kind} {process.name if process else ''}")
         if what == "refuse":
             self._broker.refuses_until = world.now + random.choice((50, 500, 3_000))
+        elif what == "expire":
+            self._expire()
         elif what == "join" and len(self._processes) < _MOST_PROCESSES:
             self._start(Disk(self._name()))
         elif process is not None:
@@ -163,6 +167,18 @@ class Simulation:
                 strike()
             else:
                 process.strike_in(random.randrange(3 if "soon" in how else 9), world.chance(0.8), strike)
+
+    def _expire(self) -> None:
+        """Let records come and be deleted before anybody has read them: the positions before them are out of range.
+        Where a source topic is a changelog, all of its records are needed."""
+        if self._program.optimization != "none":
+            return
+        for topic in self._program.sources:
+            for partition in (TopicPartition(topic, n) for n in range(self._partitions)):
+                committed, end = self._broker.committed.get(partition), self._broker.logs[partition].end
+                if committed is not None and committed.offset == end > 0:
+                    self._broker.append([PartitionBatch(*partition, batch_of([(0, _EXPIRED)]))])
+                    self._broker.delete_records({partition: end + 1})
 
     def _kill(self, process: Process) -> None:
         process.loses_disk = self.world.chance(0.6)
@@ -201,7 +217,11 @@ class Simulation:
 
     def _rest(self) -> None:
         if self._is_done():
-            self.world.end()
+            if self._is_settling:
+                self.world.end()
+            else:
+                self._is_settling = True
+                self.world.after(self._program.settles_ms, self._rest)
             return
         if self.world.now > TROUBLE_MS + REST_MS:
             owned = {process.name: [str(task) for task in process.owns()] for process in self._processes}
