@@ -5,7 +5,7 @@ docs/compatibility.md.
 
 By default each Spark and each Python runs on the newest Kafka, and the other Kafkas with the newest Spark on the oldest
 Python; `--all` takes every combination. The output names each Python that is not on the path. Environments and jars
-stay in the user's cache directory. The cases are tests of tests/host/spark and tests/crash.
+stay in the user's cache directory. The cases are tests of tests/host and tests/crash.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ PANDAS_2_ON = "3.11"
 
 CASES: Mapping[str, str] = {
     "word count, restarts": (
-        "tests/host/spark/test_topologies.py::test_counts_words_over_several_epochs_and_restarts[kafka]"
+        "tests/host/test_topologies.py::test_counts_words_over_several_epochs_and_restarts[kafka-spark]"
     ),
     "joins, windows, restarts": (
-        "tests/host/spark/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[kafka]"
+        "tests/host/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[kafka-spark]"
     ),
     "runs until closed, restart": (
-        "tests/host/spark/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[kafka]"
+        "tests/host/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[kafka-spark]"
     ),
     "exactly once, killed": (
         "tests/crash/test_kills.py::test_a_killed_application_continues_as_if_nothing_had_happened"

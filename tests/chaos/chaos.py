@@ -24,7 +24,8 @@ from tests.chaos import deeds, program, records
 from tests.chaos.rescaling import SavepointCommands
 from tests.chaos.run import Broker
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
-from tests.host.spark.support import InputRecord, SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, wait_for
 from tests.support.loop_disk import LoopDisk
 
 STANDSTILL_SECONDS = 300.0

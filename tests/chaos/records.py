@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from tests.host.spark.support import InputRecord
+from tests.host.support import InputRecord
 
 _KEYS: Final = tuple(f"u{number}" for number in range(10))
 _START_MS: Final = 1_700_000_000_000

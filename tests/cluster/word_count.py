@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from penstock import KafkaStreams
 from penstock.host.api import State
 from tests.crash import program
-from tests.host.spark.support import SparkRunner, lines, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines, wait_for
 
 LINES, LINE_WORDS, WORDS = 240, 20, 50
 """Lines of one call of `write`, words of a line, and how many words there are."""

@@ -24,7 +24,8 @@ from penstock.host.crashpoints import TOPOLOGY_POINTS
 from tests.crash import program
 from tests.crash.kills import BROKER, LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Life
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, stands_still, start_program, victims
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord, lines, wait_for
 
 OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pyspark
 
-from tests.host.spark.support import wait_for
+from tests.host.support import wait_for
 
 _MARK = "PENSTOCK_CRASH_RUN"
 END_SECONDS = 60.0

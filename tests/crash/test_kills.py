@@ -19,7 +19,8 @@ from tests.crash import program
 from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample
 from tests.crash.seed import ALL, SEED
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord
 from tests.support.kafka import RealKafka, kafka_is_at_hand
 
 pytestmark = [

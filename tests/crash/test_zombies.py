@@ -22,7 +22,8 @@ from tests.crash.application import JAVA_OPTIONS
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, spark_home, start_program
 from tests.crash.seed import ALL, SEED
 from tests.crash.test_kills import assert_strictly_growing, final_counts
-from tests.host.spark.support import TIMEOUT_SECONDS, SparkRunner, lines, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import TIMEOUT_SECONDS, lines, wait_for
 from tests.support.brokers import RunningBroker
 
 pytestmark = [

@@ -104,7 +104,8 @@ def main(arguments: list[str] | None = None) -> int:
     tally = Tally(options.verbose)
     written: dict[str, str] = {}
     cases = [case for path in options.files for case in read_cases(path)]
-    run = {"driver": _run_on_test_driver, "threads-inline": _run_on_threads}.get(options.host, _run_on_spark)
+    by_host = {"driver": _run_on_test_driver, "threads": _run_on_threads, "threads-inline": _run_on_threads_inline}
+    run = by_host.get(options.host, _run_on_spark)
     for outcome in run(cases, options, tally):
         tally.note(outcome)
         written[outcome.case["id"]] = json.dumps({**outcome.case, "expected": outcome.actual})
@@ -121,6 +122,16 @@ def _run_on_test_driver(cases: list[Case], options: argparse.Namespace, tally: T
 
 
 def _run_on_threads(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
+    # Imported here, by name: only this needs a broker.
+    threads_cases = import_module("tests.oracle.interpreter.threads_cases")
+    with threads_cases.ThreadsCases(options.bootstrap_servers) as threads:
+        for case in _runnable(cases, threads_cases.missing, options.sample, tally):
+            yield Outcome(
+                case, threads_host.comparable(case, case.get("expected", {})), threads.run(case, options.execution)
+            )
+
+
+def _run_on_threads_inline(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
     for case in _runnable(cases, threads_host.missing, options.sample, tally):
         try:
             actual = threads_host.run(case, options.execution, options.restarts)
@@ -176,7 +187,7 @@ def _runnable(cases: list[Case], missing: Callable[[Case], list[str]], sample: i
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Runs conformance cases and says which differ.")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="case files, one JSON object a line")
-    hosts = ("driver", "spark", "spark-inline", "threads-inline")
+    hosts = ("driver", "spark", "spark-inline", "threads", "threads-inline")
     parser.add_argument("--host", choices=hosts, default="driver", help="where the topologies run")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes that run cases on Spark")
     parser.add_argument(
@@ -185,6 +196,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--restarts", action="store_true", help="on threads-inline: restore the stores from changelogs at each step"
     )
+    parser.add_argument("--bootstrap-servers", metavar="SERVERS", help="on threads: a broker that runs")
     parser.add_argument("--sample", type=int, metavar="N", help="run only N of the cases, the same N each time")
     parser.add_argument("--write", type=Path, metavar="OUT", help="write the cases that were run, with the results")
     parser.add_argument("--verbose", action="store_true", help="show each difference")

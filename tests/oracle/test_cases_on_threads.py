@@ -1,18 +1,27 @@
 """Every public conformance case on the core of the threads host; and a share of them record by record, and with stores
-that are restored from their changelog topics at each step. `run_cases.py --host threads-inline` runs all of them so."""
+that are restored from their changelog topics at each step. `run_cases.py --host threads-inline` runs all of them so.
+
+A seeded sample runs on the host itself, with its threads and clients, on each broker; `--host threads` runs all.
+"""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.oracle.interpreter import divergences, threads_host
+from tests.oracle.interpreter import divergences, threads_cases, threads_host
 from tests.oracle.interpreter.comparison import differences
 from tests.oracle.run_cases import Case, main, read_cases
+from tests.support.brokers import RunningBroker
 
 CASES = Path(__file__).parent / "cases"
 FAMILIES = sorted(path.stem for path in CASES.glob("*.jsonl"))
+
+SAMPLE = random.Random(1).sample(FAMILIES, 6)
+"""The families of which a case runs on a running instance."""
 
 LEAST_RUN, LEAST_RESTARTED = 1869, 1402
 """Cases that must really have been run: a family that silently shrinks is a failure."""
@@ -53,6 +62,29 @@ def check(cases: list[Case], execution: str, restarts: bool) -> None:
         if found:
             failed[case["id"]] = found
     assert not failed, "\n".join(f"{id}:\n    " + "\n    ".join(lines[:5]) for id, lines in failed.items())
+
+
+def chosen(family: str) -> Case:
+    """Return one of the shortest cases of a family that write something or fail on their way, the same each time."""
+    fit = [case for case in cases_of(family) if not threads_cases.missing(case)]
+    shown = [case for case in fit if any(case["expected"].get("steps", []))] or fit
+    shown.sort(key=lambda case: (len(case.get("steps", [])), case["id"]))
+    return random.Random(family).choice(shown[: len(shown) // 8 + 1])
+
+
+@pytest.fixture(scope="module")
+def running(broker: RunningBroker) -> Iterator[threads_cases.ThreadsCases]:
+    with threads_cases.ThreadsCases(broker.bootstrap_servers) as cases:
+        yield cases
+
+
+@pytest.mark.parametrize("execution", ["auto", "record"])
+@pytest.mark.parametrize("family", SAMPLE)
+def test_case_on_a_running_instance_gives_what_kafka_streams_gives(
+    running: threads_cases.ThreadsCases, family: str, execution: str
+) -> None:
+    case = chosen(family)
+    assert differences(threads_host.comparable(case, case["expected"]), running.run(case, execution)) == []
 
 
 def test_the_families_have_their_cases() -> None:

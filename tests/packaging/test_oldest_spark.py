@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[2]
 OLDEST = "4.0.0"
 
 CASES = (
-    "tests/host/spark/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[embedded]",
-    "tests/host/spark/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[embedded]",
+    "tests/host/test_operators.py::test_tables_and_joins_end_with_what_the_test_driver_ends_with[embedded-spark]",
+    "tests/host/test_life.py::test_runs_until_closed_and_continues_where_it_stopped[embedded-spark]",
 )
 
 

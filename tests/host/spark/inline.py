@@ -21,11 +21,15 @@ from penstock.client.api import Admin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.api import StateQueries
+from penstock.host.open import open_state
+from penstock.host.spark import clients
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.preparation import Prepared, prepare
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.host.spark.protocol.rows import read_rows
+from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.spark.worker.sink import EpochSink
 from penstock.host.spark.worker.source import EpochReader
@@ -108,6 +112,10 @@ class InlineQuery:
         while self.epoch():
             pass
 
+    def queries(self) -> StateQueries:
+        """Return what reads the checkpoint; whoever asks closes it."""
+        return open_state(self._topology, self._config)
+
     def close(self) -> None:
         """Release the clients of the source process."""
         self._reader.stop()
@@ -129,6 +137,51 @@ class InlineQuery:
         sink = EpochSink(self._data)
         messages = [sink.write(read_rows(part)) for part in _shuffle(frames, placement.sink_partitions)]
         sink.commit(list(messages))
+
+
+class InlineProgram:
+    """A query as a program of any host (implements Program): errors are those that end an application."""
+
+    def __init__(self, query: InlineQuery) -> None:
+        self._query = query
+        self._queries: list[StateQueries] = []
+
+    def run_to_end(self) -> None:
+        """Run epochs until nothing is due."""
+        try:
+            self._query.run_to_end()
+        except QueryFailedError as error:
+            failure = failure_in(str(error))
+            assert failure is not None
+            raise failure[0] from error
+
+    def restart(self) -> None:
+        """Start a new driver on what is there."""
+        self._query.restart()
+
+    def change(self, topology: Topology) -> None:
+        """Start a new driver with another program."""
+        self._query.change(topology)
+
+    def queries(self) -> StateQueries:
+        """Return what reads the checkpoint, until the program is closed."""
+        found = self._query.queries()
+        self._queries.append(found)
+        return found
+
+    def close(self) -> None:
+        """Release the clients, and what reads the checkpoint."""
+        for each in self._queries:
+            each.close()
+        self._query.close()
+        end_clients()
+
+
+def end_clients() -> None:
+    """Release the clients that a worker of Spark keeps for the life of its process: tests run workers in this process,
+    and each client has threads that wake now and then, and open files."""
+    for kept in (clients.open_fetcher, clients.open_admin, sink._writer):
+        kept.cache_clear()
 
 
 def failure_of(run: Callable[[], object]) -> StreamsError:

@@ -12,16 +12,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock import Grouped, Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
+from penstock import Materialized, StreamsBuilder, StreamsConfig, TableJoined, TimeWindows, Topology
 from penstock.errors import IncompatibleCheckpointError
 from penstock.host import crashpoints
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner, lines
-from tests.host.spark.test_topologies import (
-    COUNT_OUT,
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, lines
+from tests.host.test_changes import PAIRS, counting, together
+from tests.host.test_topologies import (
     STRING,
     TEXT,
     TEXT_OUT,
@@ -31,24 +32,6 @@ from tests.host.spark.test_topologies import (
     random_lines,
 )
 from tests.support.brokers import first_on_kafka
-
-PAIRS = Grouped.with_(key_serde=STRING, value_serde=STRING)
-
-
-def counting(source: str, target: str, *stores: str, only: str = "", extra: int = 0) -> Topology:
-    """Count words in each of `stores`, each in a separate sub-topology, numbered in this order; the first goes to
-    `target`. only: words that are counted. extra: nodes before, which do nothing."""
-    builder = StreamsBuilder()
-    words = builder.stream(source, consumed=TEXT).flat_map_values(lambda line: line.split())
-    for _ in range(extra):
-        words = words.filter(lambda _, word: True)
-    words = words.filter(lambda _, word: word.startswith(only))
-    for place, store in enumerate(stores):
-        by_word = words.group_by(lambda _, word: word, grouped=PAIRS.with_name(store))
-        counted = by_word.count(materialized=Materialized.as_(store))
-        if place == 0:
-            counted.to_stream().to(target, produced=COUNT_OUT)
-    return builder.build()
 
 
 def counts(spark_runner: SparkRunner, config: StreamsConfig, store: str) -> dict[str, int]:
@@ -63,25 +46,20 @@ def removed(config: StreamsConfig) -> set[str]:
 
 
 @pytest.mark.one_broker
-def test_kept_stores_continue_and_new_ones_start_empty(
+def test_a_change_is_logged_and_begins_the_next_version_of_the_checkpoint(
     spark_runner: SparkRunner,
     application: str,
     topics: tuple[str, str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = spark_runner.config(application)
-    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
     query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
     query.run_to_end()
     before = spark_runner.manifest(config)
     query.change(counting(*topics, "counts", "again", extra=2))
     assert "store counts keeps its state" in caplog.text
     assert "store again is new and starts empty" in caplog.text
-    spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
     query.run_to_end()
-    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
-    assert counts(spark_runner, config, "again") == {"a": 1, "d": 1}
-    assert final(spark_runner.read(topics[1])) == {"a": 2, "b": 2, "c": 1, "d": 1}
     after = spark_runner.manifest(config)
     assert after.epoch > before.epoch
     assert after.query_id != before.query_id
@@ -90,27 +68,7 @@ def test_kept_stores_continue_and_new_ones_start_empty(
 
 
 @pytest.mark.one_broker
-def test_a_store_is_found_again_in_a_sub_topology_of_another_number(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
-) -> None:
-    config = spark_runner.config(application)
-    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
-    query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
-    query.run_to_end()
-    query.change(counting(*topics, "before", "counts"))
-    spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
-    query.run_to_end()
-    assert counts(spark_runner, config, "counts") == {"a": 2, "b": 2, "c": 1, "d": 1}
-    assert counts(spark_runner, config, "before") == {"a": 1, "d": 1}
-    query.change(counting(*topics, "counts", "before"))
-    spark_runner.write(topics[0], lines(["a", "e"], partitions=3))
-    query.run_to_end()
-    assert counts(spark_runner, config, "counts") == {"a": 3, "b": 2, "c": 1, "d": 1, "e": 1}
-    assert counts(spark_runner, config, "before") == {"a": 2, "d": 1, "e": 1}
-
-
-@pytest.mark.one_broker
-def test_a_removed_store_is_kept_and_continues_when_it_is_back(
+def test_a_removed_store_is_kept_beyond_the_manifests_of_its_version(
     spark_runner: SparkRunner, application: str, topics: tuple[str, str]
 ) -> None:
     config = spark_runner.config(application, {"penstock.manifests.retained": 2})
@@ -153,37 +111,6 @@ def test_a_task_that_comes_back_to_its_number_keeps_its_segments(
     spark_runner.write(topics[0], lines(["a b c"]))
     query.run_to_end()
     assert counts(spark_runner, config, "counts") == {"a": 2, "b": 3, "c": 2, "x": 5}
-
-
-def together(source: str, target: str, *stores: str) -> Topology:
-    """Count the words in all `stores` in one sub-topology."""
-    builder = StreamsBuilder()
-    words = builder.stream(source, consumed=TEXT).flat_map_values(lambda line: line.split())
-    by_word = words.group_by(lambda _, word: word, grouped=PAIRS.with_name("words"))
-    tables = [by_word.count(materialized=Materialized.as_(store)) for store in stores]
-    tables[0].to_stream().to(target, produced=COUNT_OUT)
-    return builder.build()
-
-
-@pytest.mark.one_broker
-def test_stores_come_together_and_part_again(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
-) -> None:
-    config = spark_runner.config(application)
-    spark_runner.write(topics[0], lines(["a b", "b c"], partitions=3))
-    query = InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
-    query.run_to_end()
-    for topology in (
-        together(*topics, "counts", "other"),
-        together(*topics, "other", "counts", "third"),
-        together(*topics, "counts"),
-        counting(*topics, "other", "counts"),
-    ):
-        query.change(topology)
-        spark_runner.write(topics[0], lines(["a", "d"], partitions=3))
-        query.run_to_end()
-    assert counts(spark_runner, config, "counts") == {"a": 5, "b": 2, "c": 1, "d": 4}
-    assert counts(spark_runner, config, "other") == {"a": 4, "b": 2, "c": 1, "d": 3}
 
 
 @pytest.mark.one_broker

@@ -18,7 +18,8 @@ import pytest
 import penstock
 from penstock.broker.process import BrokerProcess
 from tests.crash.application import JAVA_OPTIONS
-from tests.host.spark.support import SparkRunner, lines, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
 

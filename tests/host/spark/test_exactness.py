@@ -20,8 +20,9 @@ from penstock.host.spark.driver.resetting import reset_application
 from penstock.state.segment_log import log_from_json
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import InputRecord, SparkRunner, lines
-from tests.host.spark.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, lines
+from tests.host.test_topologies import TEXT, assert_counted_one_by_one, final, number, random_lines, word_count
 from tests.support.brokers import first_on_kafka
 
 

@@ -13,7 +13,8 @@ from penstock.broker.process import BrokerProcess
 from penstock.config import StreamsConfig
 from tests.docs.pages import run_blocks
 from tests.examples.inputs import EACH_RESULT, EXAMPLES, INPUTS, Piped, Program, example, on_the_test_driver
-from tests.host.spark.support import InputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, run_to_end
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 
@@ -39,7 +40,7 @@ def check_on_spark(program: Program, piped: Sequence[Piped], runner: SparkRunner
         config: StreamsConfig = here.config(str(program.config["application.id"]), {**program.config})
         sources = {topic for each in program.topology.build("x").subtopologies for topic in each.source_topics}
         for _ in range(2 if sources & outputs else 1):  # a run reads to the ends that topics have when it starts
-            here.run(program.topology, config.overridden(EACH_RESULT), session=runner.session)
+            run_to_end(here.host(program.topology, config.overridden(EACH_RESULT), True, runner.session))
         for topic in outputs:
             found = Counter((record.key, record.value, record.timestamp) for record in here.read(topic))
             assert found == expected.get(topic, Counter()), topic

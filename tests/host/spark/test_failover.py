@@ -15,7 +15,8 @@ from penstock.client.confluent.connection import Connection
 from penstock.errors import RetriableError
 from penstock.host.spark.planner import epoch_planner, topic_ends
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import SparkRunner, lines
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
 from tests.support.brokers import EMBEDDED_ONLY
 
 STRING = Serdes.string()

@@ -17,7 +17,8 @@ from penstock.plan.partitioning import partition_for
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord, lines
 from tests.support.brokers import first_on_kafka
 
 STRING = Serdes.string()

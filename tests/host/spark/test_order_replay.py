@@ -12,8 +12,9 @@ from penstock.errors import StreamsError
 from penstock.host.order_replay import OrderReplay
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines
-from tests.host.spark.test_topologies import random_lines, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord, lines
+from tests.host.test_topologies import random_lines, word_count
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
 

@@ -21,8 +21,9 @@ from penstock.host.spark.worker import sink
 from penstock.record import TopicPartition
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counting, counts
+from tests.host.support import lines
 
 
 def query_with_input(

@@ -28,8 +28,9 @@ from penstock import (
 from penstock.broker.process import BrokerProcess
 from penstock.host.spark.session import make_active
 from tests.docs.pages import converting_orders, given, run_block
-from tests.host.spark.support import InputRecord, SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_examples import Piped, Program, check_on_spark
+from tests.host.support import InputRecord, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.one_broker, pytest.mark.slow]
 

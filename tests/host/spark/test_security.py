@@ -33,7 +33,8 @@ from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
 from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import wait_for
 from tests.support.kafka import require_kafka
 from tests.support.secured_kafka import PASSWORD, TOKEN_SECONDS, Acl, SecuredKafka
 

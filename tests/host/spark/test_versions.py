@@ -18,8 +18,9 @@ from penstock.host.spark import versions
 from penstock.host.spark.driver import running_query
 from penstock.host.spark.protocol.rows import CONTROL, DATA, Row
 from penstock.host.spark.versions import FEATURES, Offset, StreamReader, StreamWriter, features_of
-from tests.host.spark.support import SparkRunner, lines
-from tests.host.spark.test_topologies import final, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
+from tests.host.test_topologies import final, word_count
 
 
 @pytest.fixture

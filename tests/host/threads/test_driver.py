@@ -15,7 +15,7 @@ from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Materialized, Produced
+from penstock.dsl.options import Produced
 from penstock.errors import (
     LockError,
     MissingSourceTopicError,
@@ -461,30 +461,6 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
     finally:
         assert host.close(60_000)
     assert listening.told[-1] == "stopped"
-
-
-def test_a_program_with_other_stores_goes_on_with_the_state_of_those_that_stayed(words: WordCount) -> None:
-    def run_until(**expected: dict[str, int]) -> None:
-        builder = StreamsBuilder()
-        grouped = builder.stream(words.source).group_by(lambda _, word: word)
-        for store in expected:
-            grouped.count(Materialized.as_(store))
-        host = words.host(built=built_topology(builder.build(), words.app), until_end=False)
-        listening = Listening()
-        host.start(listening)
-        try:
-            assert listening.running.wait(SECONDS)
-            for store, counts in expected.items():
-                asked = StoreQueryParameters.from_name_and_type(store, QueryableStoreTypes.key_value_store())
-                found = host.queries().store(asked)
-                assert until(lambda found=found, counts=counts: dict(found.all()) == counts)
-        finally:
-            assert host.close(60_000)
-
-    words.write("a", "b")
-    run_until(one={"a": 1, "b": 1}, two={"a": 1, "b": 1})
-    words.write("a")
-    run_until(one={"a": 2, "b": 1}, three={"a": 1})
 
 
 def test_a_source_topic_that_is_deleted_ends_the_host_and_is_named(words: WordCount) -> None:

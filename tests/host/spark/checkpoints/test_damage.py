@@ -27,9 +27,10 @@ from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.record import TopicPartition
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counts
-from tests.host.spark.test_topologies import word_count
+from tests.host.support import lines
+from tests.host.test_topologies import word_count
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))

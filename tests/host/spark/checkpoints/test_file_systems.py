@@ -16,8 +16,9 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.spark_host import SparkHost
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines
-from tests.host.spark.test_topologies import final, random_lines, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
+from tests.host.test_topologies import final, random_lines, word_count
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 

@@ -14,8 +14,9 @@ from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_loops import orders_of_customers
+from tests.host.support import InputRecord
 from tests.support.brokers import EMBEDDED_ONLY
 
 DATA = Path(__file__).parents[1] / "data" / "format_2"

@@ -35,7 +35,8 @@ from penstock.record import TopicPartition
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord
 from tests.host.threads.support import Listening
 from tests.host.threads.takeover import twin
 from tests.host.threads.takeover.running import RECORDED, SEED, make_inputs, split, write

@@ -13,11 +13,12 @@ from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints import files
 from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counting, counts
 from tests.host.spark.test_exactness import assert_counts, count_random_words
 from tests.host.spark.test_loops import orders_of_customers
-from tests.host.spark.test_topologies import (
+from tests.host.support import lines
+from tests.host.test_topologies import (
     word_count,
 )
 from tests.support.brokers import first_on_kafka

@@ -19,8 +19,9 @@ from penstock.host.spark.protocol.transactions import commits_topic, guarantee_o
 from penstock.record import TopicPartition
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines
-from tests.host.spark.test_topologies import assert_counted_one_by_one, final, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
+from tests.host.test_topologies import assert_counted_one_by_one, final, word_count
 
 
 class Application:

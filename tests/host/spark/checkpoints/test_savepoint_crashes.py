@@ -15,8 +15,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.resetting import reset_application
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import SparkRunner, lines
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counting, counts, removed
+from tests.host.support import lines
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]
 

@@ -34,9 +34,10 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner, lines
+from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counting, counts, removed
-from tests.host.spark.test_topologies import STRING, TEXT, TEXT_OUT, final
+from tests.host.support import InputRecord, lines
+from tests.host.test_topologies import STRING, TEXT, TEXT_OUT, final
 from tests.support.commands import Run
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(2, 2)]

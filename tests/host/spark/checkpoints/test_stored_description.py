@@ -31,8 +31,9 @@ from penstock.record import RecordMetadata
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.protocol.test_application_description import description_of
-from tests.host.spark.support import InputRecord, SparkRunner, lines
-from tests.host.spark.test_topologies import TEXT, TEXT_OUT
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, lines
+from tests.host.test_topologies import TEXT, TEXT_OUT
 
 WORDS = """
 import functools

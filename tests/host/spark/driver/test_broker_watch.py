@@ -14,7 +14,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.host.spark.driver.broker_watch import BrokerWatch
-from tests.host.spark.support import wait_for
+from tests.host.support import wait_for
 
 LOGGER = "penstock.host.spark.driver.broker_watch"
 OUTPUT = "orders"

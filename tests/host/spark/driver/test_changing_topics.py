@@ -22,7 +22,8 @@ from penstock.host.topics import resolve_patterns
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import TIMEOUT_SECONDS, InputRecord, Listening, SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import TIMEOUT_SECONDS, InputRecord, Listening, wait_for
 from tests.support.brokers import EMBEDDED_ONLY
 
 STRING = Serdes.string()

@@ -33,8 +33,9 @@ from penstock.record import PartitionBatch, RecordBatch
 from penstock.task.stream_task import TaskCommit
 from penstock.task.task_checkpoint import TaskCheckpoint
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner, wait_for
-from tests.host.spark.test_topologies import TEXT, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, wait_for
+from tests.host.test_topologies import TEXT, word_count
 
 STRING = Serdes.string()
 

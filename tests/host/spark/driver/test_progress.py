@@ -14,8 +14,9 @@ from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.driver.figures import Figures, progress_line
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner, lines, wait_for
-from tests.host.spark.test_topologies import TEXT, TEXT_OUT, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, lines, wait_for
+from tests.host.test_topologies import TEXT, TEXT_OUT, word_count
 from tests.support.brokers import EMBEDDED_ONLY
 
 

@@ -24,8 +24,9 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.protocol.test_application_description import description_of
-from tests.host.spark.support import InputRecord, SparkRunner
-from tests.host.spark.test_topologies import TEXT, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord
+from tests.host.test_topologies import TEXT, word_count
 
 EPOCH = 5
 GENERATION = 3

@@ -15,11 +15,9 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from penstock import StreamsBuilder, Topology
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
-from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import spark_host
@@ -29,28 +27,12 @@ from penstock.host.spark.planner.epoch_planner import PAUSE_FILE
 from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import Listening, SparkRunner, lines, wait_for
-from tests.host.spark.test_topologies import TEXT, TEXT_OUT, final, text, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import Listening, lines, wait_for
+from tests.host.test_life import QUICK, REPLACE, failing_with, listened, text_values
+from tests.host.test_topologies import final, word_count
 
 pytestmark = pytest.mark.partitions(2, 1)
-
-REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
-QUICK = {"penstock.restart.backoff.ms": 10, "penstock.restart.backoff.max.ms": 20}
-
-
-def text_values(spark_runner: SparkRunner, topic: str) -> list[str]:
-    return [text(record.value) or "" for record in spark_runner.read(topic)]
-
-
-@contextmanager
-def listened(host: SparkHost, *responses: StreamThreadExceptionResponse) -> Iterator[Listening]:
-    """Run `host` inside the block; at failures give `responses`."""
-    listening = Listening(responses=list(responses))
-    host.start(listening)
-    try:
-        yield listening
-    finally:
-        host.close(60_000)
 
 
 def test_an_epoch_that_spark_gives_up_with_an_executor_is_distinguished_from_errors_of_the_program() -> None:
@@ -86,44 +68,6 @@ def test_a_lost_process_is_recognised_by_the_errors_of_the_jvm(cause: str) -> No
     assert not isinstance(failure_of_query("of app", text, job)[0], ProcessLostError), "Spark has tried a task again"
 
 
-def failing_while(marker: Path, source: str, target: str) -> Topology:
-    """Return a topology whose function fails while there is a file `marker`; it counts its failures in it."""
-
-    def checked(value: str) -> str:
-        if marker.exists():
-            with marker.open("a") as file:
-                file.write("x")
-            raise ValueError("the marker is there")
-        return value.upper()
-
-    builder = StreamsBuilder()
-    builder.stream(source, consumed=TEXT).map_values(checked).to(target, produced=TEXT_OUT)
-    return builder.build()
-
-
-@pytest.mark.spark
-@pytest.mark.xdist_group("spark")
-@pytest.mark.one_broker
-def test_a_failed_query_is_replaced_and_continues_from_the_last_commit(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str], tmp_path: Path
-) -> None:
-    source, target = topics
-    marker = tmp_path / "marker"
-    host = spark_runner.host(failing_while(marker, source, target), spark_runner.config(application, QUICK))
-    with listened(host, REPLACE, REPLACE, REPLACE) as listening:
-        spark_runner.write(source, lines(["a"]))
-        wait_for(lambda: text_values(spark_runner, target) == ["A"])
-        marker.touch()
-        spark_runner.write(source, lines(["b"]))
-        wait_for(lambda: listening.states.count("StreamsError") == 2)
-        assert marker.read_text() == "xx", "an error of a user's function is not tried again by Spark"
-        marker.unlink()
-        wait_for(lambda: text_values(spark_runner, target) == ["A", "B"])
-        assert not listening.ended.is_set()
-    again = ["StreamsError", "REBALANCING", "RUNNING"]
-    assert listening.states[:1] + listening.states[1:7] == ["RUNNING", *again, *again]
-
-
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
@@ -136,7 +80,7 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
     marker.touch()
     config = spark_runner.config(application, {**QUICK, "penstock.restart.max.attempts": 1})
     spark_runner.write(source, lines(["a"]))
-    with listened(spark_runner.host(failing_while(marker, source, target), config), *[REPLACE] * 9) as listening:
+    with listened(spark_runner.host(failing_with(marker, 9, source, target), config), *[REPLACE] * 9) as listening:
         assert listening.ended.wait(120)
     assert isinstance(listening.error, StreamsError)
     assert "ValueError: the marker is there" in "\n".join(listening.error.__notes__)

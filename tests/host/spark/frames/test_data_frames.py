@@ -21,7 +21,8 @@ from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQue
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
-from tests.host.spark.support import InputRecord, SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, wait_for
 from tests.support.brokers import EMBEDDED_ONLY
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -15,7 +15,8 @@ from penstock.errors import BrokerNotFoundError
 from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import SparkRunner, lines, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines, wait_for
 
 HERE = TopicPartition("t", 0)
 SECONDS = 30.0

@@ -39,8 +39,8 @@ from penstock.host.spark.protocol.application_description import (
     load_description,
 )
 from penstock.host.spark.protocol.placement import place
-from tests.host.spark import test_topologies
-from tests.host.spark.test_topologies import word_count
+from tests.host import test_topologies
+from tests.host.test_topologies import word_count
 
 _WORKER = """
 import sys

@@ -12,7 +12,8 @@ import pytest
 
 from penstock.cli.program import load_program
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord
 from tests.support.commands import Run
 
 pytestmark = pytest.mark.one_broker

@@ -31,7 +31,8 @@ from penstock.state.record_cache import RecordCache
 from penstock.task.standby_task import empty_store
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.query.test_state_queries import RECORDS, config, every_kind, source
-from tests.host.spark.support import InputRecord, SparkRunner, wait_for
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, wait_for
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.xdist_group("spark")]
 

@@ -13,7 +13,8 @@ from penstock.host.spark.worker import bases
 from penstock.host.spark.worker.bases import BaseCleaner
 from penstock.state.base_directory import BaseDirectory
 from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord
 
 MINUTE = 60_000
 DELAY = 10 * MINUTE

@@ -15,8 +15,9 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.worker import bases
 from penstock.state.rocksdb import RocksDBBase
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import SparkRunner, lines
-from tests.host.spark.test_topologies import final, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
+from tests.host.test_topologies import final, word_count
 
 pytestmark = [pytest.mark.one_broker, pytest.mark.partitions(1, 1)]
 

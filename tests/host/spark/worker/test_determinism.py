@@ -9,8 +9,9 @@ import pytest
 
 from penstock import Grouped, Materialized, StreamsBuilder, Topology
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import InputRecord, SparkRunner, lines
-from tests.host.spark.test_topologies import TEXT, TEXT_OUT, final, word_count
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, lines
+from tests.host.test_topologies import TEXT, TEXT_OUT, final, word_count
 
 CHECKED = {"penstock.determinism.check.epochs": 1}
 _calls: Iterator[int] = itertools.count()

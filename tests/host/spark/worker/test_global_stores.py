@@ -40,7 +40,8 @@ from penstock.host.spark.worker.global_state import global_stores
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner
+from tests.host.spark.support import SparkRunner
+from tests.host.support import InputRecord, OutputRecord
 from tests.support.brokers import EMBEDDED_ONLY
 
 STRING, LONG = Serdes.string(), Serdes.long()

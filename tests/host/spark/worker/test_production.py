@@ -1,7 +1,4 @@
-"""Records that brokers refuse, on Spark: the handler of production errors decides; dead letters go out with the rest.
-
-And dead letters of user functions, which are part of the output of their task: once, whatever falls.
-"""
+"""Dead letters of user functions on Spark are part of the output of their task: once, whatever falls."""
 
 from __future__ import annotations
 
@@ -10,67 +7,19 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock import StreamsBuilder, Topology
-from penstock.client.api import NewTopic
-from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
+from penstock import StreamsBuilder
 from tests.host.spark.crashes import Crashes, run_to_end_over_kills
-from tests.host.spark.inline import InlineQuery, failure_of
-from tests.host.spark.support import SparkRunner, lines
-from tests.host.spark.test_topologies import TEXT, TEXT_OUT
+from tests.host.spark.inline import InlineQuery
+from tests.host.spark.support import SparkRunner
+from tests.host.support import lines
+from tests.host.test_topologies import TEXT, TEXT_OUT
 
 
 @pytest.fixture
 def topics(spark_runner: SparkRunner, unique_name: Callable[[str], str]) -> tuple[str, str, str]:
-    source, target, letters = unique_name("in"), unique_name("out"), unique_name("letters")
-    spark_runner.create_topics({source: 1, letters: 1})
-    small = {"retention.ms": "-1", "max.message.bytes": "2000"}
-    spark_runner.admin.create_topics([NewTopic(target, 1, 1, small)])
-    return source, target, letters
-
-
-def copying(source: str, target: str) -> Topology:
-    builder = StreamsBuilder()
-    builder.stream(source, consumed=TEXT).map_values(str.upper).to(target, produced=TEXT_OUT)
-    return builder.build()
-
-
-class GoesOn(ProductionExceptionHandler):
-    """Goes on without the record, and writes where it was made."""
-
-    def __init__(self, letters: str) -> None:
-        self._letters = letters
-
-    def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
-        size = len(record.value)
-        text = f"{context.task_id} {context.processor_node_id} {record.topic} {size} {type(error).__name__}"
-        return Response.resume([ProducerRecord(self._letters, None, text.encode(), context.timestamp)])
-
-
-def test_a_refused_record_ends_the_query_with_its_topic_and_sink(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str, str]
-) -> None:
-    source, target, _ = topics
-    spark_runner.write(source, lines(["a", "b" * 5_000]))
-    query = InlineQuery(copying(source, target), spark_runner.config(application), spark_runner.admin)
-    failure = failure_of(query.run_to_end)
-    message = str(failure)
-    assert f"Error encountered sending a record to topic {target} for task 0_0, sink KSTREAM-SINK-0000000002" in message
-    assert "production.exception.handler" in message
-
-
-def test_a_handler_may_continue_without_the_record(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str, str]
-) -> None:
-    source, target, letters = topics
-    config = spark_runner.config(application, {"production.exception.handler": GoesOn(letters)})
-    spark_runner.write(source, lines(["a", "b" * 5_000, "c"]))
-    query = InlineQuery(copying(source, target), config, spark_runner.admin)
-    query.run_to_end()
-    spark_runner.write(source, lines(["d"]))
-    query.run_to_end()
-    assert [record.value for record in spark_runner.read(target)] == [b"A", b"C", b"D"]
-    expected = f"0_0 KSTREAM-SINK-0000000002 {target} 5000 RecordTooLargeError"
-    assert [record.value for record in spark_runner.read(letters)] == [expected.encode()]
+    names = unique_name("in"), unique_name("out"), unique_name("letters")
+    spark_runner.create_topics(dict.fromkeys(names, 1))
+    return names
 
 
 @pytest.mark.parametrize("seed", range(3))

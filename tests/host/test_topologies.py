@@ -25,9 +25,9 @@ from penstock import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.processor.api import ProcessorSupplier
-from tests.host.spark.support import InputRecord, OutputRecord, SparkRunner, lines
+from tests.host.support import WITH_A_SESSION, InputRecord, OutputRecord, Runner, lines
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = WITH_A_SESSION
 
 STRING = Serdes.string()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -75,33 +75,33 @@ def random_lines(seed: int, count: int, words: int = 200) -> list[str]:
 
 
 def test_counts_words_over_several_epochs_and_restarts(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    runner: Runner, application: str, unique_name: Callable[[str], str]
 ) -> None:
     source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 3, target: 2})
-    config = spark_runner.config(application)
+    runner.create_topics({source: 3, target: 2})
+    config = runner.config(application)
     expected: Counter[str] = Counter()
     for part in range(3):
         texts = random_lines(part, 400)
         expected.update(word for line in texts for word in line.split())
-        spark_runner.write(source, lines(texts, partitions=3))
-        spark_runner.run(word_count(source, target), config)
-    records = spark_runner.read(target)
+        runner.write(source, lines(texts, partitions=3))
+        runner.run(word_count(source, target), config)
+    records = runner.read(target)
     assert final(records) == expected
     assert_counted_one_by_one(records)
-    store = spark_runner.store(config, "counts")
+    store = runner.store(config, "counts")
     assert {key.decode(): number(value[8:]) for key, value in store.items()} == expected
 
 
 def test_a_topology_of_one_level_keeps_keys_timestamps_headers_and_partitions(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    runner: Runner, application: str, unique_name: Callable[[str], str]
 ) -> None:
     source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 2})
+    runner.create_topics({source: 2, target: 2})
     builder = StreamsBuilder()
     shouted = builder.stream(source, consumed=TEXT).filter(lambda _, value: value != "drop").map_values(str.upper)
     shouted.to(target, produced=TEXT_OUT)
-    spark_runner.write(
+    runner.write(
         source,
         [
             InputRecord(b"k1", b"one", 5, 0, (("h", b"1"), ("h", None))),
@@ -110,8 +110,8 @@ def test_a_topology_of_one_level_keeps_keys_timestamps_headers_and_partitions(
             InputRecord(b"k3", b"three", 8, 0),
         ],
     )
-    spark_runner.run(builder.build(), spark_runner.config(application))
-    records = spark_runner.read(target)
+    runner.run(builder.build(), runner.config(application))
+    records = runner.read(target)
     assert OutputRecord(partition_for(b"k1", 2), b"k1", b"ONE", 5, (("h", b"1"), ("h", None))) in records
     assert sorted((r.key or b"", r.value, r.timestamp) for r in records) == [
         (b"", b"TWO", 7),
@@ -120,11 +120,11 @@ def test_a_topology_of_one_level_keeps_keys_timestamps_headers_and_partitions(
     ]
 
 
-def test_three_levels(spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]) -> None:
+def test_three_levels(runner: Runner, application: str, unique_name: Callable[[str], str]) -> None:
     source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 2, target: 3})
+    runner.create_topics({source: 2, target: 3})
     texts = random_lines(7, 300, words=50)
-    spark_runner.write(source, lines(texts, partitions=2))
+    runner.write(source, lines(texts, partitions=2))
     builder = StreamsBuilder()
     pairs = Grouped.with_(key_serde=STRING, value_serde=STRING)
     counts = (
@@ -144,9 +144,9 @@ def test_three_levels(spark_runner: SparkRunner, application: str, unique_name: 
     topology = builder.build()
     built = topology.build(application)
     assert len(built.subtopologies) == 3
-    spark_runner.run(topology, spark_runner.config(application))
+    runner.run(topology, runner.config(application))
     expected = Counter(word[-1] for line in texts for word in line.split())
-    assert final(spark_runner.read(target)) == expected
+    assert final(runner.read(target)) == expected
 
 
 class Summing(Processor):
@@ -181,25 +181,23 @@ class SummingSupplier(ProcessorSupplier):
 
 @pytest.mark.one_broker
 def test_a_processor_with_a_store_and_both_kinds_of_punctuation(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    runner: Runner, application: str, unique_name: Callable[[str], str]
 ) -> None:
     source, target = unique_name("in"), unique_name("out")
-    spark_runner.create_topics({source: 1, target: 1})
+    runner.create_topics({source: 1, target: 1})
     builder = StreamsBuilder()
     builder.stream(source, consumed=TEXT).process(SummingSupplier()).to(target, produced=TEXT_OUT)
-    config = spark_runner.config(application)
-    spark_runner.write(
-        source, [InputRecord(b"a", b"1", 1), InputRecord(b"b", b"2", 500), InputRecord(b"a", b"3", 1200)]
-    )
-    spark_runner.run(builder.build(), config)
-    first = [(text(r.key), text(r.value)) for r in spark_runner.read(target) if r.key != b"tick"]
+    config = runner.config(application)
+    runner.write(source, [InputRecord(b"a", b"1", 1), InputRecord(b"b", b"2", 500), InputRecord(b"a", b"3", 1200)])
+    runner.run(builder.build(), config)
+    first = [(text(r.key), text(r.value)) for r in runner.read(target) if r.key != b"tick"]
     # A schedule of stream time is anchored at 0 and due with the first record.
-    spark_runner.write(source, [InputRecord(b"b", b"5", 1900), InputRecord(b"a", b"1", 2100)])
-    spark_runner.run(builder.build(), config)
-    records = spark_runner.read(target)
+    runner.write(source, [InputRecord(b"b", b"5", 1900), InputRecord(b"a", b"1", 2100)])
+    runner.run(builder.build(), config)
+    records = runner.read(target)
     second = [(text(r.key), text(r.value)) for r in records if r.key != b"tick"][len(first) :]
     assert first[-2:] == [("a", "4 at 1200"), ("b", "2 at 1200")]
-    assert second == [("a", "5 at 2100"), ("b", "7 at 2100")]
+    assert second[-2:] == [("a", "5 at 2100"), ("b", "7 at 2100")]
     ticks = [r for r in records if r.key == b"tick"]
     assert ticks  # one at least: the epochs are further apart than a millisecond
-    assert spark_runner.store(config, "sums") == {b"a": (5).to_bytes(8, "big"), b"b": (7).to_bytes(8, "big")}
+    assert runner.store(config, "sums") == {b"a": (5).to_bytes(8, "big"), b"b": (7).to_bytes(8, "big")}

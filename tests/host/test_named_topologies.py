@@ -1,4 +1,4 @@
-"""Named topologies on Spark: one comes, one pauses, one goes and comes back, while another runs on."""
+"""Named topologies on each host: one comes, one pauses, one goes and comes back, while another runs on."""
 
 from __future__ import annotations
 
@@ -7,12 +7,21 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from penstock import KafkaStreamsNamedTopologyWrapper, Materialized, NamedTopology, State
+from penstock import (
+    KafkaStreamsNamedTopologyWrapper,
+    Materialized,
+    NamedTopology,
+    QueryableStoreTypes,
+    State,
+    StoreQueryParameters,
+)
 from penstock.metrics import Metric, MetricName
-from tests.host.spark.support import SparkRunner, lines, wait_for
-from tests.host.spark.test_topologies import TEXT, final
+from tests.host.support import ON_SPARK, Runner, lines, wait_for
+from tests.host.test_topologies import TEXT, final
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.parametrize("runner", [ON_SPARK], indirect=True)
+
+COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
 
 
 def counting(streams: KafkaStreamsNamedTopologyWrapper, name: str, source: str, target: str) -> NamedTopology:
@@ -30,21 +39,21 @@ def committed(metrics: Mapping[MetricName, Metric]) -> bool:
 
 
 def test_topologies_come_pause_and_go_while_others_run(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    runner: Runner, application: str, unique_name: Callable[[str], str]
 ) -> None:
     source, one, other = unique_name("in"), unique_name("one"), unique_name("other")
-    spark_runner.create_topics({source: 2, one: 1, other: 1})
-    config = spark_runner.config(application, {"default.key.serde": TEXT.key_serde})
+    runner.create_topics({source: 2, one: 1, other: 1})
+    config = runner.config(application, {"default.key.serde": TEXT.key_serde})
     expected: Counter[str] = Counter()
 
     def write(*words: str) -> None:
-        spark_runner.write(source, lines(words, partitions=2))
+        runner.write(source, lines(words, partitions=2))
         expected.update(words)
 
     def counted(target: str) -> bool:
-        return final(spark_runner.read(target)) == expected
+        return final(runner.read(target)) == expected
 
-    with KafkaStreamsNamedTopologyWrapper(config, spark=spark_runner.session) as streams:
+    with KafkaStreamsNamedTopologyWrapper(config, **runner.options()) as streams:
         streams.add_named_topology(counting(streams, "one", source, one)).all().result()
         write("a", "b", "a")
         wait_for(lambda: counted(one))
@@ -54,16 +63,16 @@ def test_topologies_come_pause_and_go_while_others_run(
         before = dict(expected)
         write("b", "c")
         wait_for(lambda: counted(one))
-        assert final(spark_runner.read(other)) == before
+        assert final(runner.read(other)) == before
         streams.remove_named_topology("other").all().result()
         assert streams.state() is State.RUNNING
+        streams.clean_up_named_topology("other")
         write("a")
         streams.add_named_topology(counting(streams, "other", source, other)).all().result()
         wait_for(lambda: counted(one) and counted(other))
         assert set(streams.statistics()["topologies"]) == {"one", "other"}
-        table = streams.running_topology("one").table("counts")
-        assert {row.key: row.value for row in table.collect()} == expected
+        assert dict(streams.store(COUNTS, "other").all()) == expected
+        assert runner.entries(streams.running_topology("one").table("counts")) == expected
         assert set(streams.all_local_store_partition_lags_for_topology("other")) == {"counts"}
         wait_for(lambda: committed(streams.running_topology("one").metrics()))
     assert streams.state() is State.NOT_RUNNING
-    assert spark_runner.session.range(3).count() == 3

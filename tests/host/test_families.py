@@ -1,6 +1,5 @@
-"""Each family of operators over several partitions, tasks and epochs, with restarts on the way: what it ends with is
-what the test driver ends with; in both executions where the order could differ. Spark's part is played in this process,
-see `inline.py`.
+"""Each family of operators over several partitions and tasks, with restarts on the way, on each host: what it ends with
+is what the test driver ends with; in both executions where the order could differ.
 
 Tables are compared by their last entries, streams and joins without regard to the order of their records.
 """
@@ -9,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -35,10 +33,8 @@ from penstock import (
 from penstock.plan.partitioning import partition_for
 from penstock.processor.api import Processor, ProcessorContext
 from penstock.testing import TopologyTestDriver
-from tests.host.spark.inline import InlineQuery
-from tests.host.spark.support import InputRecord, SparkRunner
-from tests.host.spark.test_operators import GRACE_MS, LONG, PAIRS, STRING, TEXT, Row, living, rounds, windowed
-from tests.support.brokers import RunningBroker
+from tests.host.support import InputRecord, Program, Runner
+from tests.host.test_operators import GRACE_MS, LONG, PAIRS, STRING, TEXT, Row, living, rounds, windowed
 
 TEXT_OUT = Produced.with_(key_serde=STRING, value_serde=STRING)
 INPUTS = ("clicks", "views", "users", "ages")
@@ -194,36 +190,33 @@ def _partition(record: InputRecord) -> int:
     return partition_for(record.key, PARTITIONS)
 
 
-@pytest.fixture(scope="module")
-def runner(embedded_broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> SparkRunner:
-    return SparkRunner(embedded_broker.bootstrap_servers, tmp_path_factory.mktemp("families"))
-
-
 def parameters() -> list[object]:
-    """Return each family with the executions that may differ in the order of what they write."""
+    """Return each family on each host, with the executions that may differ in the order of what they write."""
     ordered = (stateless, cogroup, stream_stream_join, stream_table_join, foreign_key_join, processor)
     return [
-        pytest.param(name, execution, marks=pytest.mark.family(name, "spark, partitions"), id=f"{name}-{execution}")
+        pytest.param(host, name, execution, marks=pytest.mark.family(name, f"{host}, partitions"))
+        for host in ("spark", "threads")
         for name, build in FAMILIES.items()
         for execution in (("auto", "record") if build in ordered else ("auto",))
     ]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "execution"), parameters())
+@pytest.mark.one_broker
+@pytest.mark.parametrize(("runner", "family", "execution"), parameters(), indirect=["runner"])
 def test_family_ends_with_what_the_test_driver_ends_with(
-    family: str, execution: str, runner: SparkRunner, unique_name: Callable[[str], str], tmp_path: Path
+    family: str, execution: str, runner: Runner, start: Callable[..., Program], unique_name: Callable[[str], str]
 ) -> None:
     prefix = unique_name(family)
     runner.create_topics({f"{prefix}-{name}": PARTITIONS for name in (*INPUTS, GLOBAL, "table", "stream")})
-    config = runner.config(prefix, {"state.dir": str(tmp_path), "penstock.execution": execution})
+    config = runner.config(prefix, {"penstock.execution": execution})
     all_rows = rows_of(family, prefix)
-    query = InlineQuery(topology(family, prefix), config, runner.admin)
+    program = start(topology(family, prefix), config)
     for rows in all_rows:
         for topic in {topic for topic, _ in rows}:
             runner.write(topic, [record for other, record in rows if other == topic])
-        query.run_to_end()
-        query.restart()
+        program.run_to_end()
+        program.restart()
     written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
     with TopologyTestDriver(topology(family, prefix), {"application.id": "expected"}) as driver:
         for topic, record in (row for rows in all_rows for row in rows):

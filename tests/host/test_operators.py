@@ -11,8 +11,6 @@ import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import pytest
-
 from penstock import (
     Consumed,
     Grouped,
@@ -33,9 +31,9 @@ from penstock import (
     WindowedSerdes,
 )
 from penstock.testing import TopologyTestDriver
-from tests.host.spark.support import InputRecord, SparkRunner
+from tests.host.support import WITH_A_SESSION, InputRecord, Runner
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+pytestmark = WITH_A_SESSION
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXT = Consumed.with_(key_serde=STRING, value_serde=STRING)
@@ -126,22 +124,22 @@ def expected(prefix: str, all_rows: list[list[Row]]) -> Mapping[str, list[tuple[
 
 
 def test_tables_and_joins_end_with_what_the_test_driver_ends_with(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    runner: Runner, application: str, unique_name: Callable[[str], str]
 ) -> None:
     prefix = unique_name("all")
     topics = ("clicks", "views", "users", "ages", *TABLES, *JOINS)
-    spark_runner.create_topics({f"{prefix}-{name}": 2 for name in topics})
-    config, all_rows = spark_runner.config(application), rounds(prefix, seed=3)
+    runner.create_topics({f"{prefix}-{name}": 2 for name in topics})
+    config, all_rows = runner.config(application), rounds(prefix, seed=3)
     for rows in all_rows:
         for topic, record in rows:
-            spark_runner.write(topic, [record])
-        spark_runner.run(topology(prefix), config)
+            runner.write(topic, [record])
+        runner.run(topology(prefix), config)
     written = expected(prefix, all_rows)
     for name in TABLES:
-        records = [(record.key, record.value) for record in spark_runner.read(f"{prefix}-{name}")]
+        records = [(record.key, record.value) for record in runner.read(f"{prefix}-{name}")]
         assert living(records) == living(written[f"{prefix}-{name}"]), name
     for name in JOINS:
-        found = Counter((record.key, record.value) for record in spark_runner.read(f"{prefix}-{name}"))
+        found = Counter((record.key, record.value) for record in runner.read(f"{prefix}-{name}"))
         assert found == Counter(written[f"{prefix}-{name}"]), name
 
 

@@ -1,0 +1,86 @@
+"""Fixtures of the tests that run on each host: `runner` is a parameter with the names of the hosts. The package of each
+is imported by name, for the tests of one host run where those of another are not installed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+from penstock.clock import Clock
+from penstock.config import StreamsConfig
+from penstock.plan.topology import Topology
+from tests.host.support import Program, Runner
+from tests.support.brokers import RunningBroker
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what runs Spark on a real Kafka together, and apart from the tests of brokers and clients: two workers share
+    the tests on Kafka."""
+    for item in items:
+        if item.get_closest_marker("kafka") and _is_on_spark(item):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _is_on_spark(item: pytest.Item) -> bool:
+    callspec = getattr(item, "callspec", None)
+    return "spark_runner" in getattr(item, "fixturenames", ()) or (
+        callspec is not None and callspec.params.get("runner") == "spark"
+    )
+
+
+def _made(module: str, name: str, broker: RunningBroker, directories: pytest.TempPathFactory) -> Iterator[Any]:
+    make = vars(import_module(module))[name]
+    runner: Runner = make(broker.bootstrap_servers, directories.mktemp(f"{name}-{broker.kind}"))
+    yield runner
+    runner.close()
+
+
+@pytest.fixture(scope="session")
+def spark_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Runs topologies on Spark, on each of the brokers; one session serves all tests."""
+    yield from _made("tests.host.spark.support", "SparkRunner", broker, tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def threads_runner(broker: RunningBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Runs topologies on the threads host, on each of the brokers."""
+    yield from _made("tests.host.threads.runner", "ThreadsRunner", broker, tmp_path_factory)
+
+
+@pytest.fixture(params=["spark", "threads"])
+def runner(request: pytest.FixtureRequest, broker: RunningBroker) -> Runner:
+    """Runs topologies on each host, on each of the brokers."""
+    found: Runner = request.getfixturevalue(f"{request.param}_runner")
+    return found
+
+
+@pytest.fixture
+def start(runner: Runner) -> Iterator[Callable[..., Program]]:
+    """A function of the arguments of `Runner.program`; what it starts ends with the test."""
+    with ExitStack() as programs:
+
+        def started(topology: Topology, config: StreamsConfig, clock: Clock | None = None) -> Program:
+            program = runner.program(topology, config, clock)
+            programs.callback(program.close)
+            return program
+
+        yield started
+
+
+@pytest.fixture
+def application(unique_name: Callable[[str], str]) -> str:
+    """An application.id of the test's own."""
+    return unique_name("app")
+
+
+@pytest.fixture
+def topics(runner: Runner, unique_name: Callable[[str], str], request: pytest.FixtureRequest) -> tuple[str, str]:
+    """A topic to read from and one to write to, of as many partitions as the mark `partitions` says, or 3 and 2."""
+    mark = request.node.get_closest_marker("partitions")
+    source, target = unique_name("in"), unique_name("out")
+    runner.create_topics(dict(zip((source, target), mark.args if mark else (3, 2), strict=True)))
+    return source, target
