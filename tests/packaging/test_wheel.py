@@ -43,6 +43,13 @@ with EmbeddedBroker() as broker:
 """
 
 
+UNIT_TESTS = (
+    "committing", "directories", "figures", "instance", "keys", "member", "output", "queries",
+    "subscription", "task_manager",
+)  # fmt: skip
+"""The tests of the threads host that need no broker."""
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory of installed packages with the wheel and what it requires."""
@@ -59,6 +66,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for each in required(Distribution.at(metadata)):
         link(each, site)
     return site
+
+
+@pytest.fixture(scope="module")
+def tools(site: Path) -> Path:
+    """A directory of installed packages with those that tests need."""
+    tools = site.parent / "tools"
+    tools.mkdir()
+    for name in ("hypothesis", "pytest", "pytest-timeout"):
+        for each in (distribution(name), *required(distribution(name))):
+            link(each, tools)
+    return tools
 
 
 def required(root: Distribution) -> list[Distribution]:
@@ -84,11 +102,14 @@ def link(installed: Distribution, site: Path) -> None:
             (site / name).symlink_to(Path(str(installed.locate_file(name))))
 
 
-def run(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python, which finds the packages of `site` and no others."""
-    environment = {"PYTHONPATH": str(site), "PATH": os.environ["PATH"], "HOME": str(site.parent), "COLUMNS": "200"}
+def run(
+    site: Path, *arguments: str, more: tuple[Path, ...] = (), cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python, which finds the packages of `site`, and of `more`, and no others."""
+    path = os.pathsep.join(map(str, (site, *more)))
+    environment = {"PYTHONPATH": path, "PATH": os.environ["PATH"], "HOME": str(site.parent), "COLUMNS": "200"}
     command = [sys.executable, "-S", *arguments]
-    return subprocess.run(command, cwd=site.parent, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=cwd or site.parent, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_topology_runs_on_the_test_driver(site: Path) -> None:
@@ -143,3 +164,10 @@ def test_the_packages_of_the_lock_file_agree() -> None:
 def test_a_test_has_a_broker(site: Path) -> None:
     ran = run(site, "-c", BROKER)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+def test_the_threads_host_passes_its_unit_tests(site: Path, tools: Path) -> None:
+    files = [f"tests/host/threads/test_{name}.py" for name in UNIT_TESTS]
+    options = ("-q", "-p", "no:cacheprovider", "-o", "pythonpath=.")  # penstock is that of the wheel
+    ran = run(site, "-m", "pytest", *options, *files, more=(tools,), cwd=ROOT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
