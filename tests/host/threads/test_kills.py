@@ -152,6 +152,7 @@ class Group:
             process.send_signal(signal.SIGCONT)
             return
         if how == "kill a worker":
+            assert until(lambda: bool(children(process.pid))), self.logs()  # it may just have been started
             os.kill(min(children(process.pid)), signal.SIGKILL)
             return
         if how == "close":

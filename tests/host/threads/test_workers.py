@@ -55,6 +55,8 @@ def words_of(line: str) -> list[str]:
         what, _, path = word.partition(":")
         if path and not Path(path).exists():
             Path(path).touch()
+            while what == "spin":
+                pass
             if what == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise MemoryError if what == "memory" else ValueError(word)
@@ -308,18 +310,24 @@ def test_a_program_that_cannot_be_sent_is_refused_by_the_name_of_what_is_at_faul
 
 
 PARENT = """
-import sys, time
+import sys
 from pathlib import Path
-from tests.host.threads.test_workers import Workers
-print(*Workers(Path(sys.argv[1]), 1).processes.pids(), flush=True)
-time.sleep(600)
+from tests.host.threads.test_workers import Play, Workers
+workers = Workers(Path(sys.argv[1]), 1)
+print(*workers.processes.pids(), flush=True)
+play = Play(workers)
+play.write(f"spin:{sys.argv[2]}")
+play.instance.run()
 """
 
 
-def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stdout=subprocess.PIPE, text=True) as parent:
+def test_a_worker_whose_function_does_not_return_ends_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+    spinning = tmp_path / "spinning"
+    command = [sys.executable, "-c", PARENT, str(tmp_path), str(spinning)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pids = parent.stdout.readline().split()
+        assert until(spinning.exists)
         parent.kill()
     assert until(lambda: not is_running(*pids))
 

@@ -90,7 +90,7 @@ class _Answers(Connection):
 def _end_with(stream: socket.socket, parent: int) -> None:
     """End this process with its parent, even while a function of the user does not return."""
     hung_up = select.poll()
-    hung_up.register(stream, select.POLLRDHUP)
+    hung_up.register(stream, 0)  # of the other end closing it tells anyway, and of messages not
     while not hung_up.poll(_LOOK_MS):
         if os.getppid() != parent:
             break
