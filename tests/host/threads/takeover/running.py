@@ -175,6 +175,9 @@ class Application:
 
     def outputs(self) -> twin.Outputs:
         """Return what it has written to its output topics."""
+        written = [TopicPartition(f"{self.name}-out-{name}", 0) for name in twin.OUTPUTS]
+        # a broker answers the end of a transaction before its marker is in every partition
+        assert until(lambda: self.admin.end_offsets(written, True) == self.admin.end_offsets(written), SECONDS)
         return twin.outputs(
             (name, record.key, twin.Output(record.value, record.timestamp or 0, record.headers))
             for name in twin.OUTPUTS
