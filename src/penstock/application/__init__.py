@@ -19,16 +19,19 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from penstock.application.prometheus import PrometheusExporter
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
+from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.metrics import Metric, MetricName
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
+
+if TYPE_CHECKING:
+    from penstock.application.prometheus import PrometheusExporter
 
 _log = logging.getLogger(__name__)
 
@@ -402,7 +405,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         port: int | None = self._config["penstock.metrics.prometheus.port"]
         if port is not None:
             host: str = self._config["penstock.metrics.prometheus.host"]
-            self._exporter = PrometheusExporter(self._shown_metrics, host, port)
+            module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
+            self._exporter = module.PrometheusExporter(self._shown_metrics, host, port)
 
     def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
         """Close the host and what shows its metrics, once, and return whether all of it has ended."""

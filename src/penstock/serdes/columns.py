@@ -7,12 +7,18 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from penstock.extras import load
 from penstock.record import DictionaryColumn
 
 Places = npt.NDArray[np.int32]
 """For each row of a column the place of its entry in the list of distinct ones."""
+
+
+def arrow(module: str = "pyarrow") -> Any:
+    """Return a module of Arrow. It is loaded where it is first needed: it takes time and memory, and programs whose
+    batches are small never need it."""
+    return load(module, "Work on columns")
 
 
 def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
@@ -20,7 +26,7 @@ def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
     entry of each row."""
     if isinstance(column, DictionaryColumn):
         return column.compact()
-    return _encoded(pa.array(column, pa.large_binary()))
+    return _encoded(arrow().array(column, arrow().large_binary()))
 
 
 def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
@@ -28,10 +34,10 @@ def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
 
     Raises UnicodeEncodeError or ArrowInvalid for a text that UTF-8 cannot hold.
     """
-    return _encoded(pa.array(column, pa.large_string()))
+    return _encoded(arrow().array(column, arrow().large_string()))
 
 
 def _encoded(array: Any) -> tuple[list[Any], Places]:
     encoded = array.dictionary_encode(null_encoding="encode")
     places: Places = encoded.indices.to_numpy()
-    return encoded.dictionary.cast(pa.large_binary()).to_pylist(), places
+    return encoded.dictionary.cast(arrow().large_binary()).to_pylist(), places

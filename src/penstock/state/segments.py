@@ -27,11 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import orjson
-import pyarrow as pa
-import pyarrow.compute as pc
 import zstandard
 
 from penstock.errors import CorruptedSegmentError, IncompatibleCheckpointError
+from penstock.serdes.columns import arrow
 from penstock.state.api import Changes
 
 VERSION = 1
@@ -254,7 +253,7 @@ class _Changed(NamedTuple):
     def concat(parts: Sequence[_Changed]) -> _Changed:
         """Return the changes of all `parts`, one after the other."""
         keys, values = zip(*parts, strict=True)
-        return _Changed(pa.concat_arrays(keys), pa.concat_arrays(values))
+        return _Changed(arrow().concat_arrays(keys), arrow().concat_arrays(values))
 
     def sizes(self) -> npt.NDArray[np.int64]:
         """Return the bytes of each entry."""
@@ -271,12 +270,12 @@ class _Content(NamedTuple):
 
 
 def _column(items: Iterable[bytes | None]) -> Any:
-    return pa.array(list(items), pa.large_binary())
+    return arrow().array(list(items), arrow().large_binary())
 
 
 def _changed(changes: Mapping[bytes, bytes | None]) -> _Changed:
     keys, values = _column(changes), _column(changes.values())
-    order = pc.sort_indices(keys)
+    order = arrow("pyarrow.compute").sort_indices(keys)
     return _Changed(keys.take(order), values.take(order))
 
 

@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from penstock.client.api import Admin
 from penstock.client.confluent import (
     ConfluentAdmin,
@@ -207,7 +205,7 @@ class ThreadsHost:
         """Return what answers interactive queries, from the tasks of this instance while it runs."""
         return self._queries
 
-    def table(self, store_name: str) -> pa.Table:
+    def table(self, store_name: str) -> Any:
         """Return the entries of a store that this instance has, in the columns that `streams.table` names, as a table
         of Arrow; raises UnknownStateStoreError if the topology has none of that name, InvalidStateStoreError if it is
         not here."""

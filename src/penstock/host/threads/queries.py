@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-import pyarrow as pa
-
 from penstock.client.confluent import ConfluentAdmin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
+from penstock.extras import load
 from penstock.host.api import Staleness
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.layout import Layout
@@ -27,8 +26,8 @@ from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
+from penstock.serdes.columns import arrow
 from penstock.state.api import StateStore, StoreBuilder
-from penstock.state.query.columns import StateColumns
 from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import Position, PositionBound
@@ -213,7 +212,7 @@ class TaskQueries:
             return Staleness(0, 0, None)
         return Staleness(commit.number, commit.time_ms, max(self._clock.milliseconds() - commit.time_ms, 0))
 
-    def table(self, store_name: str) -> pa.Table:
+    def table(self, store_name: str) -> Any:
         """Return the entries of a store that this instance has; see `state.query.columns`.
 
         Raises:
@@ -224,9 +223,9 @@ class TaskQueries:
         found = self._readable(store_name, stale=False)
         if not found:
             raise _migrated(store_name)
-        columns = StateColumns(found[0].store)
+        columns = load("penstock.state.query.columns", "A table").StateColumns(found[0].store)
         batches = [batch for each in found for batch in columns.batches(each.task.partition, each.store)]
-        return pa.Table.from_batches(batches, columns.schema)
+        return arrow().Table.from_batches(batches, columns.schema)
 
     def _readable(self, store_name: str, stale: bool) -> list[ReadableStore]:
         """Return the stores that may be read; stale: also those that may be behind, at any time."""
