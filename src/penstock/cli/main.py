@@ -74,7 +74,7 @@ def _command(name: str) -> Any:
 app = typer.Typer(
     name="penstock",
     cls=_Commands,
-    help="Kafka Streams for Python, run on Spark.",
+    help="Kafka Streams for Python, on Spark or in an ordinary process.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -94,7 +94,7 @@ def _options(
     ] = False,
     verbose: Verbose = False,
 ) -> None:
-    """Kafka Streams for Python, run on Spark."""
+    """Kafka Streams for Python, on Spark or in an ordinary process."""
     set_verbose(verbose)
 
 
