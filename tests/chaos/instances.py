@@ -32,8 +32,6 @@ _STOPPED_SECONDS = 15.0
 """How long an instance stands still: longer than its session, and than any of its transactions."""
 _TRANSACTION_MS = 10_000
 _BROKER_AWAY_SECONDS = 2.0
-_TEN_YEARS_MS = 315_360_000_000
-"""The records are some years old: brokers must not delete them from the changelogs of windows."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -109,7 +107,7 @@ class GroupChaos:
             "session.timeout.ms": _SESSION_MS,
             "heartbeat.interval.ms": 500,
             "producer.transaction.timeout.ms": _TRANSACTION_MS,
-            "windowstore.changelog.additional.retention.ms": _TEN_YEARS_MS,
+            "topic.retention.ms": -1,  # the records are some years old
             "prefix": name,
             "letters": PARTITIONS,
         }
