@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import KafkaError as KafkaErrorCode
 
 from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentTransactionalProducer
+from penstock.client.confluent import (
+    ConfluentAdmin,
+    ConfluentFetcher,
+    ConfluentTransactionalProducer,
+    transactional_producer,
+)
 from penstock.client.confluent.transactional_producer import group_metadata
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.errors import BrokerNotFoundError, KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
 from tests.support.waiting import until
+
+SECONDS = 120.0
 
 
 class Place:
@@ -178,6 +187,53 @@ def test_a_transaction_that_was_open_for_too_long_is_not_fenced_by_another_produ
     finally:
         producer.close()
     assert place.has(place.first, b"kept")
+
+
+class _StuckClient:
+    """A client as librdkafka is when the coordinator of the group has gone: a request for offsets does not return, and
+    until it does, nothing else is done."""
+
+    def __init__(self) -> None:
+        self.has_ended = threading.Event()
+
+    def poll(self, timeout: float) -> int:
+        return 0
+
+    def __len__(self) -> int:
+        return 0
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        self.has_ended.wait(SECONDS)
+
+    def abort_transaction(self, timeout: float) -> None:
+        raise KafkaException(KafkaErrorCode(KafkaErrorCode._CONFLICT, "offsets are being sent"))
+
+
+@pytest.mark.timeout(60)
+def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_transaction_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients: list[_StuckClient] = []
+
+    def initialized(*_: object) -> _StuckClient:
+        clients.append(_StuckClient())
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
+    producer = ConfluentTransactionalProducer(config, "id")
+    try:
+        with pytest.raises(BrokerNotFoundError):
+            producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
+        producer.abort()
+        assert len(clients) == 2
+    finally:
+        for client in clients:
+            client.has_ended.set()
+        producer.close()
 
 
 def test_a_record_that_cannot_be_written_ends_the_transaction(place: Place) -> None:

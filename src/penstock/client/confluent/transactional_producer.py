@@ -31,6 +31,12 @@ from penstock.errors import KafkaError, ProducerFencedError, StreamsError, TaskM
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
+_LATE_SECONDS = 1.0
+"""How much later than its time-out a call may return."""
+
+_ABORT_SECONDS = 5.0
+"""How long a client may take to abort; a new one does it in less time than one that cannot reach a coordinator."""
+
 _TRANSACTION_TIMEOUT_MS = 10_000
 
 _FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
@@ -88,7 +94,9 @@ class ConfluentTransactionalProducer:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
     ) -> dict[TopicPartition, int]:
         """Commit the transaction with `offsets`."""
-        client, seconds = self._begun(), self._connection.timeout
+        client = self._begun()
+        # behind its own time-out, the transaction is over anyway
+        seconds = min(self._connection.timeout, self._transaction_timeout_ms / 1000)
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
         metadata = group_metadata(member)
         try:
@@ -97,7 +105,7 @@ class ConfluentTransactionalProducer:
             self._raise_failed()
             if positions:
                 send = partial(client.send_offsets_to_transaction, positions, metadata, seconds)
-                returning(2 * seconds, lambda: until(seconds, send))
+                returning(seconds + _LATE_SECONDS, lambda: until(seconds, send))
             if any(each.metadata for each in offsets.values()):
                 self._commit_texts(offsets, member)
             self._before_commit()
@@ -205,7 +213,7 @@ class ConfluentTransactionalProducer:
         self._offsets.forget()  # the next transaction may have another epoch
         if client is not None and self._is_open:
             with suppress(KafkaException):
-                until(self._connection.timeout, lambda: client.abort_transaction(self._connection.timeout))
+                until(_ABORT_SECONDS, lambda: client.abort_transaction(_ABORT_SECONDS))
                 self._client = client
         self._is_open = False
         self._deliveries.forget()
