@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from penstock import extras
+from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
+from penstock.host.open import check_host
 
 
 def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,3 +29,16 @@ def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.Mon
         "penstock.host=spark needs pyspark.sql.datasource, which the installed pyspark is too old to have: "
         "pip install --upgrade 'penstock[spark]'."
     )
+
+
+def test_the_host_that_needs_no_spark_is_named_where_spark_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_pyspark(module: str) -> None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+
+    monkeypatch.setattr(extras, "import_module", no_pyspark)
+    monkeypatch.delitem(sys.modules, "pyspark", raising=False)
+    with pytest.raises(ConfigError, match=r"not installed: .* Without Spark, set penstock\.host=threads"):
+        check_host(StreamsConfig(environment={}))
+    with pytest.raises(ConfigError) as caught:
+        check_host(StreamsConfig({"penstock.host": "spark"}, environment={}))
+    assert "threads" not in str(caught.value)

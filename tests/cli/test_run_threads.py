@@ -87,14 +87,6 @@ def test_an_example_runs_without_spark_and_sigterm_ends_it_behind_a_commit(tmp_p
     directory.release()
 
 
-def test_the_host_that_needs_no_spark_is_named_where_spark_is_missing(tmp_path: Path) -> None:
-    with run(tmp_path, EXAMPLE) as command:
-        ended = command.ended()
-    assert ended.code == 1
-    assert "penstock.host=spark needs the package py" in ended.err
-    assert "set penstock.host=threads" in ended.err
-
-
 def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path: Path) -> None:
     program = tmp_path / "stuck.py"
     program.write_text(STUCK)
