@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from penstock.record import DictionaryColumn, RecordBatch, column_of, entries_of, rows_of
 from penstock.serdes import Serdes
-from penstock.serdes.columns import distinct
+from penstock.serdes.columns import FEW_ROWS, distinct, distinct_texts
 
 ENTRIES = [b"a", b"bc", None, b"", "\u00e9".encode()]
 places = st.lists(st.integers(0, len(ENTRIES) - 1), max_size=30)
@@ -40,6 +40,22 @@ def test_its_distinct_entries_are_those_that_arrow_finds_in_the_list(of: list[in
     assert known == expected
     assert where.tolist() == expected_where.tolist()
     assert set(known) <= set(entries_of(column(of)))
+
+
+@given(places)
+def test_few_rows_have_the_distinct_entries_that_arrow_finds_in_many(of: list[int]) -> None:
+    rows = list(column(of))
+    texts = [None if entry is None else entry.decode() for entry in rows]
+    for entries, where in (distinct(rows), distinct_texts(texts)):
+        assert [entries[place] for place in where.tolist()] == rows
+    repeats = FEW_ROWS + 1
+    for few, many in (
+        (distinct(rows), distinct(rows * repeats)),
+        (distinct_texts(texts), distinct_texts(texts * repeats)),
+    ):
+        assert many[0] == few[0]
+        assert many[1].tolist() == few[1].tolist() * repeats
+        assert many[1].dtype == few[1].dtype
 
 
 @given(places, st.data())
