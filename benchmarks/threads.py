@@ -149,9 +149,9 @@ class Probe:
         """Return the times (ms) from writing to reading of the records `first` to `last` that were read, ascending."""
         return sorted(1000 * (self.read[n] - self.sent[n]) for n in range(first, last) if n in self.read)
 
-    def has_read(self, end: int) -> bool:
-        """Return whether the results of all records before `end` were read: those of a partition are in order."""
-        return all(end - number in self.read for number in range(1, PARTITIONS + 1))
+    def has_read(self, first: int, last: int) -> bool:
+        """Return whether the results of the records `first` to before `last` were read; the newest mostly come last."""
+        return all(number in self.read for number in reversed(range(first, last)))
 
     def close(self) -> None:
         """Release the clients."""
@@ -193,7 +193,7 @@ def _latency(guarantee: str, commit_ms: int) -> Measure:
             probe.run(lambda now: now >= options.seconds)
             used = (_cpu(one.pid) - cpu) / (time.perf_counter() - began)
             last = len(probe.sent)
-            probe.run(lambda now: now >= _START_SECONDS or probe.has_read(last), writes=False)
+            probe.run(lambda now: now >= _START_SECONDS or probe.has_read(first, last), writes=False)
             one.check()
             found = probe.latencies(first, last)
             if len(found) < last - first:
@@ -342,7 +342,7 @@ def _hand_over(contestant: Contestant, broker: Broker, options: Options) -> tupl
             leaving.ask_to_end()
             probe.run(lambda now: now >= 2 * _WARM_SECONDS)
             last = len(probe.sent)
-            probe.run(lambda now: now >= _START_SECONDS or probe.has_read(last), writes=False)
+            probe.run(lambda now: now >= _START_SECONDS or probe.has_read(first, last), writes=False)
             staying.check()
     gaps = []
     for partition in range(PARTITIONS):
