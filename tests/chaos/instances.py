@@ -162,9 +162,9 @@ class GroupChaos:
             shutil.rmtree(victim.state, ignore_errors=True)
         victim.start(self._config)
 
-    def stores(self) -> dict[tuple[str, str], tuple[object, int]]:
-        """Return value and timestamp of each entry of the stores, from the instances that have them; raises
-        AssertionError where two have one."""
+    def stores(self) -> list[tuple[str, str, object, int]]:
+        """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have
+        them; they show them one after the other, and a task may move in between."""
         for instance in self.instances:
             (instance.orders / "show").touch()
         self._wait(lambda: all((instance.orders / "stores").exists() for instance in self.instances))
@@ -172,9 +172,7 @@ class GroupChaos:
         for instance in self.instances:
             (instance.orders / "show").unlink()
             (instance.orders / "stores").unlink()
-        found = {(store, key): (value, timestamp) for each in shown for store, key, value, timestamp in each}
-        assert len(found) == sum(map(len, shown)), self._story("two instances have an entry of a store")
-        return found
+        return sorted((store, key, value, timestamp) for each in shown for store, key, value, timestamp in each)
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`, which has no bound but this one; no instance may end meanwhile."""

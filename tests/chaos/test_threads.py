@@ -66,7 +66,7 @@ def check(chaos: GroupChaos, runner: SparkRunner) -> None:
     chaos.wait_for(all_is_there)
     ends = runner.admin.end_offsets(chaos.inputs(), read_committed=True)
     chaos.wait_for(lambda: reached(chaos, runner) == ends)
-    expected = {(name, key.decode()): entry for name, entries in stores.items() for key, entry in entries.items()}
+    expected = sorted((name, key.decode(), *entry) for name, store in stores.items() for key, entry in store.items())
     chaos.wait_for(lambda: chaos.stores() == expected)
     chaos.close()
     found: Rows = {name: found_in(name) for name in names}
