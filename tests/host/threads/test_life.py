@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.host.open import open_state
 from penstock.host.threads.driver import ThreadsHost
 from penstock.metrics import Metric, MetricName
-from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.streams import KafkaStreams
@@ -107,48 +105,6 @@ def test_an_error_without_a_handler_ends_the_application(words: WordCount) -> No
     with pytest.raises(StreamsError, match=f"topic={words.source}"):
         streams.run_to_end(120_000)
     assert streams.state() is State.ERROR
-
-
-def test_named_topologies_come_pause_and_go_while_others_run(words: WordCount) -> None:
-    expected: Counter[str] = Counter()
-
-    def write(*values: str) -> None:
-        words.write(*values)
-        expected.update(values)
-
-    def named(streams: KafkaStreamsNamedTopologyWrapper, name: str) -> NamedTopology:
-        builder = streams.new_named_topology_builder(name)
-        counting(builder, words.source, [])
-        return builder.build()
-
-    with KafkaStreamsNamedTopologyWrapper(words.config()) as streams:
-
-        def counts(name: str) -> dict[str, int]:
-            try:
-                return dict(streams.store(COUNTS, name).all())
-            except StreamsError:
-                return {}
-
-        streams.add_named_topology(named(streams, "one")).all().result()
-        write("a", "b", "a")
-        assert until(lambda: counts("one") == expected)
-        streams.add_named_topology(named(streams, "other")).all().result()
-        assert until(lambda: counts("other") == expected)
-        streams.pause_named_topology("other")
-        before = dict(expected)
-        write("b", "c")
-        assert until(lambda: counts("one") == expected)
-        assert counts("other") == before
-        streams.remove_named_topology("other").all().result()
-        assert streams.state() is State.RUNNING
-        streams.clean_up_named_topology("other")
-        write("a")
-        streams.add_named_topology(named(streams, "other")).all().result()
-        assert until(lambda: counts("one") == expected and counts("other") == expected)
-        assert set(streams.statistics()["topologies"]) == {"one", "other"}
-        assert sum(streams.running_topology("one").table("counts")["value"].to_pylist()) == sum(expected.values())
-        assert "commit-total" in names_of(streams.running_topology("one").metrics())
-    assert streams.state() is State.NOT_RUNNING
 
 
 def test_a_session_of_spark_is_refused(words: WordCount) -> None:
