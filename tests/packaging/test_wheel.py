@@ -43,6 +43,34 @@ with EmbeddedBroker() as broker:
 """
 
 
+THREADS = """
+import importlib.util, runpy, sys
+from confluent_kafka import Consumer, Producer
+from penstock import KafkaStreams
+from penstock.testing import EmbeddedBroker
+
+assert [name for name in ("pyspark", "py4j", "pandas") if importlib.util.find_spec(name)] == []
+example = runpy.run_path(sys.argv[1])
+with EmbeddedBroker() as broker:
+    for topic in ("plaintext-input", "word-count-output"):
+        broker.create_topic(topic)
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
+    producer.produce("plaintext-input", b"hello all")
+    producer.produce("plaintext-input", b"hello")
+    assert producer.flush(30) == 0
+    place = {"bootstrap.servers": broker.bootstrap_servers, "state.dir": sys.argv[2], "penstock.host": "threads"}
+    KafkaStreams(example["topology"], {**example["config"], **place}).run_to_end(60_000)
+    group = {"group.id": "g", "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **group})
+    consumer.subscribe(["word-count-output"])
+    counts = {}
+    while counts != {"hello": 2, "all": 1}:
+        record = consumer.poll(60)
+        counts[record.key().decode()] = int.from_bytes(record.value(), "big")
+    consumer.close()
+    print(counts)
+"""
+
 UNIT_TESTS = (
     "committing", "directories", "figures", "instance", "keys", "member", "output", "queries",
     "subscription", "task_manager",
@@ -164,6 +192,12 @@ def test_the_packages_of_the_lock_file_agree() -> None:
 def test_a_test_has_a_broker(site: Path) -> None:
     ran = run(site, "-c", BROKER)
     assert (ran.stdout, ran.stderr) == ("0\n", "")
+
+
+def test_an_example_runs_on_the_threads_host(site: Path, tmp_path: Path) -> None:
+    example = site / "penstock" / "examples" / "word_count.py"
+    ran = run(site, "-c", THREADS, str(example), str(tmp_path))
+    assert (ran.stdout, ran.returncode) == ("{'hello': 2, 'all': 1}\n", 0), ran.stderr
 
 
 def test_the_threads_host_passes_its_unit_tests(site: Path, tools: Path) -> None:
