@@ -9,7 +9,7 @@ import contextlib
 import io
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -23,7 +23,6 @@ from penstock.client.confluent.producer import ConfluentProducer
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import Host, StateQueries, StreamThreadExceptionResponse
-from penstock.host.open import open_host
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition
 from tests.support.waiting import until
@@ -120,9 +119,6 @@ class Program(Protocol):
 
 class Runner(ABC):
     """Runs topologies on one broker, on one host."""
-
-    open_host: Callable[..., Host] = staticmethod(open_host)
-    """What opens the host of an application."""
 
     def __init__(self, bootstrap_servers: str, directory: Path) -> None:
         """Connect to the broker."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-import pytest
-
 from penstock import (
     KafkaStreamsNamedTopologyWrapper,
     Materialized,
@@ -22,11 +20,6 @@ from tests.host.test_topologies import TEXT, final
 pytestmark = WITH_A_SESSION
 
 COUNTS = StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store())
-
-
-@pytest.fixture(autouse=True)
-def opened(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.named_topologies.open_host", runner.open_host)
 
 
 def counting(streams: KafkaStreamsNamedTopologyWrapper, name: str, source: str, target: str) -> NamedTopology:

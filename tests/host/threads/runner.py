@@ -30,12 +30,11 @@ AT_ONCE: Mapping[str, Any] = {
 class ThreadsRunner(Runner):
     """Runs topologies on one broker in threads of this process."""
 
-    open_host = ThreadsHost  # no configuration names it yet
-
     def config(self, application_id: str, values: Mapping[str, Any] | None = None) -> StreamsConfig:
         """Return the configuration of an application; its state goes below the runner's directory."""
         return StreamsConfig(
             {
+                "penstock.host": "threads",
                 "application.id": application_id,
                 "bootstrap.servers": self.bootstrap_servers,
                 "state.dir": str(self.directory / "state"),
