@@ -152,7 +152,9 @@ def test_all_examples_are_in_the_wheel(site: Path) -> None:
     assert {each.relative_to(installed) for each in installed.rglob("*.py")} == expected
 
 
-@pytest.mark.parametrize("arguments", [("run", "penstock/examples/word_count.py"), ("reset", "x.py"), ("demo",)])
+@pytest.mark.parametrize(
+    "arguments", [("run", "penstock/examples/word_count.py"), ("reset", "penstock/examples/word_count.py"), ("demo",)]
+)
 def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[str, ...]) -> None:
     command, *names = arguments
     files = [str(site / name) for name in names]
