@@ -1,4 +1,4 @@
-"""Penstock: Kafka Streams for Python, run on Spark.
+"""Penstock: Kafka Streams for Python, on Spark or in an ordinary process.
 
 This module contains only the public names. Each is loaded when it is first asked for, so that a worker or the broker
 loads no more than it needs; errors are in penstock.errors, handlers of errors in penstock.exception_handlers, the test

@@ -132,7 +132,7 @@ def inspect(savepoint: Checkpoint) -> SavepointDescription:
 
 
 class SavedState:
-    """The state of the tasks in a savepoint, for who hands it to another host."""
+    """The state of the tasks in a savepoint, for its export to another host."""
 
     def __init__(self, savepoint: Checkpoint) -> None:
         """Open it; raises StreamsError if there is none, or one that is not whole."""
