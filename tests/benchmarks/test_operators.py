@@ -10,6 +10,7 @@ from benchmarks import operators
 from benchmarks.families import FAMILIES
 
 
+@pytest.mark.slow
 def test_families_are_measured_on_their_bases(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["stateless chain", "count", "stream-stream join", "foreign-key join", "suppress"]
     assert operators.main(["--records", "1500", "--only", ",".join(asked), "--json"]) == 0

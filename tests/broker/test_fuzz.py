@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.broker.fuzz.attack import MOST_BYTES, attack, faults_in
 from tests.broker.fuzz.mutations import mutated
 
-SECONDS = 5
+SECONDS = 3
 SEED = 1
 
 

@@ -129,6 +129,7 @@ def test_a_users_own_program_lives_as_long_as_its_application(
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.slow
 def test_a_function_that_fails_is_reported_in_a_few_lines(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "fails.py"
     program.write_text(FAILS)

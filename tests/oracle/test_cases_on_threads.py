@@ -1,5 +1,6 @@
-"""Every public conformance case on the core of the threads host; and a share of them record by record, and with stores
-that are restored from their changelog topics at each step. `run_cases.py --host threads-inline` runs all of them so.
+"""Every public conformance case on the core of the threads host, two thirds of them with the slow tests; and a share of
+them record by record, and with stores that are restored from their changelog topics at each step.
+`run_cases.py --host threads-inline` runs all of them so.
 
 A seeded sample runs on the host itself, with its threads and clients, on each broker; `--host threads` runs all.
 """
@@ -26,6 +27,9 @@ SAMPLE = random.Random(1).sample(FAMILIES, 6)
 LEAST_RUN, LEAST_RESTARTED = 1869, 1402
 """Cases that must really have been run: a family that silently shrinks is a failure."""
 
+_PARTS = 3
+"""The cases of a family are run in so many parts."""
+
 _SHARE = 4
 """One of so many cases runs record by record, as all do on the test driver; and one with restarts, which cost a restore
 for each step."""
@@ -37,9 +41,10 @@ def cases_of(family: str) -> list[Case]:
     return [case for case in cases if not threads_host.missing(case) and not divergences.diverges(case)]
 
 
+@pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, _PARTS))])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_family_gives_what_kafka_streams_gives(family: str) -> None:
-    check(cases_of(family), "auto", restarts=False)
+def test_family_gives_what_kafka_streams_gives(family: str, part: int) -> None:
+    check(cases_of(family)[part::_PARTS], "auto", restarts=False)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -76,6 +76,7 @@ def test_an_absence_is_reported_now_and_then_and_its_end(
     assert len(told(caplog)) == 3
 
 
+@pytest.mark.slow
 def test_brokers_that_come_and_go_make_few_lines(
     broker: BrokerProcess, watch: BrokerWatch, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

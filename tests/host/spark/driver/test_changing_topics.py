@@ -373,6 +373,7 @@ def test_state_prevents_more_tasks_but_not_more_topics(
 
 
 @EMBEDDED_ONLY
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_running_application_takes_up_new_topics_and_partitions(

@@ -88,6 +88,7 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
     assert text_values(spark_runner, target) == []
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by way of /proc")
