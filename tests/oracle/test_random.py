@@ -390,7 +390,7 @@ def cut(commit: TaskCommit, sizes: Sequence[int]) -> list[Chunk]:
     return chunks
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(topologies(), RECORDS, st.sampled_from([0, 10_000_000]), st.lists(st.integers(1, 6), min_size=1, max_size=4))
 def test_executions_and_batch_sizes_give_the_same(
     entries: list[Entry], records: list[tuple[Any, ...]], cache_bytes: int, sizes: list[int]
@@ -437,7 +437,7 @@ def test_a_function_that_fails_fails_in_both_executions(
         assert caught is None or "refused" in str(caught.value.__cause__)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(topologies(), RECORDS, st.sampled_from([0, 10_000_000]), st.sampled_from(["x", "z"]), st.booleans())
 def test_a_failing_record_leaves_the_same_behind_in_both_executions(
     entries: list[Entry], records: list[tuple[Any, ...]], cache_bytes: int, part: str, goes_on: bool

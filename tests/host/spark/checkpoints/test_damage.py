@@ -35,7 +35,7 @@ from tests.host.test_topologies import word_count
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
 _RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
 SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
-SAMPLE, PAIRS = 24, 8
+SAMPLE, PAIRS = 16, 6
 MOST_EPOCHS = 10
 
 WORDS = ("a b c d", "b c e", "a f g h i", "j k l m n o p q r s t u v w")
