@@ -154,6 +154,7 @@ def test_dropped_records_are_reported(broker_of_the_test: BrokerProcess, tmp_pat
     assert "3 records read, 0 written, 3 dropped (without a key, too late, or not readable)." in ended.err
 
 
+@pytest.mark.slow
 def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
     arguments = ("run", str(EXAMPLE), "--port", "0", "--data-dir", str(data), "-c", f"state.dir={tmp_path / 'state'}")

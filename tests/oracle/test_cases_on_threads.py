@@ -1,5 +1,5 @@
 """Every public conformance case on the core of the threads host, two thirds of them with the slow tests; and a share of
-them record by record, and with stores that are restored from their changelog topics at each step.
+them record by record, and, with the slow tests, with stores that are restored from their changelog topics at each step.
 `run_cases.py --host threads-inline` runs all of them so.
 
 A seeded sample runs on the host itself, with its threads and clients, on each broker; `--host threads` runs all.
@@ -52,6 +52,7 @@ def test_family_gives_the_same_record_by_record(family: str) -> None:
     check(cases_of(family)[1::_SHARE], "record", restarts=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", FAMILIES)
 def test_family_goes_on_from_changelogs_and_committed_offsets(family: str) -> None:
     cases = [case for case in cases_of(family) if not threads_host.is_remembered(case)]

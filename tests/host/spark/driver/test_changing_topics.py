@@ -395,6 +395,7 @@ def test_a_running_application_takes_up_new_topics_and_partitions(
 
 
 @EMBEDDED_ONLY
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 def test_a_running_application_ends_when_a_topic_that_it_names_is_deleted(

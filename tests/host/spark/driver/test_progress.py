@@ -87,6 +87,7 @@ def test_no_interval_is_no_line(told: pytest.LogCaptureFixture, interval: int) -
     assert not told.messages
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @EMBEDDED_ONLY
