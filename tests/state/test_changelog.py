@@ -9,7 +9,7 @@ and what the stores held in the end.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -130,28 +130,33 @@ def test_the_test_driver_writes_the_changelog_records_of_kafka(case: Case, execu
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["stores"]], ids=lambda case: case["id"])
 def test_stores_restored_from_the_changelog_of_kafka_hold_what_kafkas_held(case: Case) -> None:
-    config = StreamsConfig(settings.configuration(case, "auto"), environment={})
-    built = case_runner.build(case, config.given()).build(settings.APPLICATION_ID)
-    builders = {name: builder for part in built.subtopologies for name, builder in part.stores.items()}
-    for name, held in case["stores"].items():
-        topic = f"{name}-changelog"
-        records = [_record_of(row) for step in case["changelog"] for row in step if row[0] == topic]
-        if records:
-            assert content(_restored(builders[name], config, records), case) == held
+    config = _config_of(case)
+    for builder, records, held in _written_stores(case, config):
+        assert content(_restored(builder, config, records), case) == held
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case["stores"]], ids=lambda case: case["id"])
 def test_stores_are_made_again_from_the_records_of_their_entries(case: Case) -> None:
-    config = StreamsConfig(settings.configuration(case, "auto"), environment={})
+    config = _config_of(case)
+    for builder, records, held in _written_stores(case, config):
+        written = _entries_as_records(builder, config, records)
+        assert content(_restored(builder, config, written), case) == held
+        assert {record.key for record in written} <= {record.key for record in records}
+
+
+def _config_of(case: Case) -> StreamsConfig:
+    return StreamsConfig(settings.configuration(case, "auto"), environment={})
+
+
+def _written_stores(case: Case, config: StreamsConfig) -> Iterator[tuple[StoreBuilder, list[ChangelogRecord], Any]]:
+    """Yield the stores of a case that have changelog records, with these and with what Kafka's store held."""
     built = case_runner.build(case, config.given()).build(settings.APPLICATION_ID)
     builders = {name: builder for part in built.subtopologies for name, builder in part.stores.items()}
     for name, held in case["stores"].items():
         topic = f"{name}-changelog"
         records = [_record_of(row) for step in case["changelog"] for row in step if row[0] == topic]
         if records:
-            written = _entries_as_records(builders[name], config, records)
-            assert content(_restored(builders[name], config, written), case) == held
-            assert {record.key for record in written} <= {record.key for record in records}
+            yield builders[name], records, held
 
 
 def _entries_as_records(

@@ -330,7 +330,7 @@ class GroupMembership:
         }
 
     def _joined(self, answer: Message) -> m.JoinAnswered:
-        # The leader of old, which is static and has started again, leads no rebalance.
+        # A static leader that has started again leads no rebalance.
         leader = "" if answer.get("skip_assignment") else answer["leader"]
         members = {one["member_id"]: one["metadata"] for one in answer["members"]}
         ends = None
@@ -338,7 +338,7 @@ class GroupMembership:
             try:
                 ends = self._state.ends()
             except KafkaError as error:
-                _log.warning("Tasks are assigned without regard to who has how much of their state: %s", error)
+                _log.warning("The assignment does not consider which instances have the state of tasks: %s", error)
         return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
 
     def _request(self, api: Api, body: Message, take: Callable[[Message], m.Happening], waits_ms: int = 0) -> None:
