@@ -25,9 +25,8 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
-from penstock.host.spark.driver.importing import TaskState, check_empty, make_checkpoint
-from penstock.host.threads.handing_over import HandingOver
-from penstock.host.threads.handing_over import TaskState as SavedTask
+from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
+from penstock.host.threads.handing_over import HandingOver, SavedTask
 from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.takeover import Takeover, members_in_the_way, plan_takeover
@@ -114,7 +113,7 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
         opened.callback(admin.close)
         opened.callback(fetcher.close)
         layout = layout_of(built, checked, admin.topics())
-        make_checkpoint(built, checked, checkpoint, admin, _task_states(layout, admin, fetcher))
+        make_checkpoint(built, checked, checkpoint, admin, _imported_tasks(layout, admin, fetcher))
     return plan
 
 
@@ -184,7 +183,7 @@ def _open_base() -> Iterator[LmdbBase]:
             base.close()
 
 
-def _task_states(layout: Layout, admin: ConfluentAdmin, fetcher: Fetcher) -> Iterator[TaskState]:
+def _imported_tasks(layout: Layout, admin: ConfluentAdmin, fetcher: Fetcher) -> Iterator[ImportedTask]:
     """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
     it."""
     with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
@@ -199,7 +198,7 @@ def _task_states(layout: Layout, admin: ConfluentAdmin, fetcher: Fetcher) -> Ite
                 waiting = {p: at for p, at in state.positions.items() if p.topic in layout.topology.repartition_topics}
                 positions = {p: at for p, at in state.positions.items() if p not in waiting}
                 rows = _rows(admin, fetcher, task, waiting)
-                yield TaskState(task, state.base, state.checkpoint, positions, rows, state.stamp.encode())
+                yield ImportedTask(task, state.base, state.checkpoint, positions, rows, state.stamp.encode())
             finally:
                 state.base.close()
     name = str(layout.config["application.id"])

@@ -41,7 +41,7 @@ OpenBase = Callable[[], AbstractContextManager[Base]]
 """Opens an empty base for a block."""
 
 
-class TaskState(NamedTuple):
+class SavedTask(NamedTuple):
     """The state of one task. entries: opens its stores. positions: the next offset of each partition of brokers that it
     reads. waiting: returns the records of a partition of a repartition topic that it has not taken, in order."""
 
@@ -63,7 +63,7 @@ class HandingOver:
         self._open_base = open_base
         self._group = str(layout.config.required("application.id"))
 
-    def obstacles(self, states: Mapping[TaskId, TaskState]) -> Iterator[str]:
+    def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
         """Yield why the state cannot be handed over: a topic is not that of its store, or an instance has gone on."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
@@ -75,7 +75,7 @@ class HandingOver:
                     f"the offsets of the group first: penstock groups delete {self._group}"
                 )
 
-    def write(self, states: Mapping[TaskId, TaskState]) -> int:
+    def write(self, states: Mapping[TaskId, SavedTask]) -> int:
         """Make the topics that are missing, write what differs and commit the offsets; return how many records were
         written. After an error it can be done again.
 
@@ -101,7 +101,7 @@ class HandingOver:
         self._admin.commit_offsets(self._group, offsets)
         return written
 
-    def _changes(self, task: TaskId, state: TaskState) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
+    def _changes(self, task: TaskId, state: SavedTask) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
         """Yield the records that the changelogs of `task` lack."""
         changelogs = self._layout.followed_changelogs(task)
         if not changelogs:
@@ -133,7 +133,7 @@ class HandingOver:
             except ProcessorStateError as error:
                 raise ProcessorStateError(f"Store {store}, {partition}: {error}") from error
 
-    def _hand_waiting(self, partition: TopicPartition, state: TaskState) -> tuple[int, int]:
+    def _hand_waiting(self, partition: TopicPartition, state: SavedTask) -> tuple[int, int]:
         """Write the records of a repartition topic that wait, unless they are what follows the committed offset; return
         the offset of the first, and how many were written."""
         (begin,) = self._admin.beginning_offsets([partition]).values()

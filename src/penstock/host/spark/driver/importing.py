@@ -31,7 +31,7 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 _FIRST_EPOCH = 1
 
 
-class TaskState(NamedTuple):
+class ImportedTask(NamedTuple):
     """The state of one task.
 
     entries: of its stores; they need to be there only until the next state is asked for. positions: the next offset of
@@ -57,7 +57,7 @@ def check_empty(checkpoint: Checkpoint) -> None:
 
 
 def make_checkpoint(
-    built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, admin: Admin, states: Iterable[TaskState]
+    built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, admin: Admin, states: Iterable[ImportedTask]
 ) -> Metadata:
     """Make the checkpoint of an application whose tasks have these states; return its metadata.
 

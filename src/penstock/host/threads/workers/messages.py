@@ -25,7 +25,6 @@ import cloudpickle
 import penstock
 from penstock.errors import StreamsError
 from penstock.host.record_blobs import decode_batch, encode_batch
-from penstock.host.threads import vocabulary as v
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.changelog_copy import ChangelogStamp
@@ -224,7 +223,3 @@ def _one_error(data: bytes | None, text: str, notes: list[str]) -> BaseException
     for note in notes:
         error.add_note(note)
     return error
-
-
-FromWorker = v.Event | LogLine | Ready
-"""What a worker sends on the connection of its tasks."""

@@ -76,8 +76,9 @@ class WorkerProcesses:
         self._workers: list[WorkerProcess] = []
         try:
             self._workers.extend(self._started() for _ in range(workers))
-            for refusal in filter(None, [worker.refusal() for worker in self._workers]):
-                raise WorkerRefusedError(f"A worker process could not load the program: {refusal}")
+            refusals = [refusal for worker in self._workers if (refusal := worker.refusal())]
+            if refusals:
+                raise WorkerRefusedError(f"A worker process could not load the program: {refusals[0]}")
         except BaseException:
             self.close()
             raise
