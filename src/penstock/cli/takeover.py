@@ -77,8 +77,8 @@ def _show(plan: Takeover) -> None:
         out.print(f"In the way: {obstacle}", markup=False)
     if not plan.obstacles:
         out.print(
-            "A start goes on from there. What nobody can check here: that serdes, and operators of the same names, do "
-            "the same as those of the other application.",
+            "A start continues from there. Make sure that the serdes, and the operators of the same names, do the same "
+            "as in the other application: this command cannot check that.",
             markup=False,
         )
 

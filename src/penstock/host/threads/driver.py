@@ -370,7 +370,7 @@ class ThreadsHost:
             try:
                 base = self._directory.open_base(task)
             except StreamsError as error:
-                _log.warning("The state of task %s on this machine does not count: %s", task, error)
+                _log.warning("The local state of task %s is not considered in assignments: %s", task, error)
                 continue
             try:
                 stamp = base.stamp()
@@ -441,7 +441,7 @@ class ThreadsHost:
                 if pause is None:
                     raise
                 wait = pause
-                _log.warning("%s cannot rebalance, and tries it again in %d ms: %s", self._application_id, wait, error)
+                _log.warning("%s failed to rebalance and tries again in %d ms: %s", self._application_id, wait, error)
         return None
 
     def _run_until_end(self, polling: Polling) -> BaseException | None:

@@ -122,7 +122,7 @@ class GivenUp:
 
 @dataclass(frozen=True)
 class Stalled:
-    """The instance has not got on for longer than it may."""
+    """The instance has made no progress for longer than max.poll.interval.ms."""
 
     error: Exception
 

@@ -154,7 +154,7 @@ class Polling:
         try:
             arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
         except OffsetOutOfRangeError as error:
-            _log.warning("The offset reset of the source decides where to go on: %s", error)
+            _log.warning("The offset reset of the source decides where reading continues: %s", error)
             self.post(v.Failed(error) if error.partition is None else v.OutOfRange(error.partition, error))
             return True
         except Exception as error:
@@ -192,11 +192,11 @@ class Polling:
                 _log.warning("%s", error)
             case v.CutOff():
                 _log.warning(
-                    "The coordinator of the group has not answered for session.timeout.ms: nothing is processed until "
-                    "it does."
+                    "The coordinator of the group has not answered for session.timeout.ms. Processing stops until it "
+                    "does."
                 )
             case v.Reconnected():
-                _log.warning("The coordinator of the group answers again: processing goes on.")
+                _log.warning("The coordinator of the group answers again. Processing continues.")
             case v.TransactionLost(error=error):
                 _log.warning("The records since the last commit are processed again: %s", error)
             case _:
@@ -249,7 +249,7 @@ class Polling:
             case v.Ask(error):
                 self.post(self._application.ask(error))
             case v.TellRetry(error):
-                _log.warning("All tasks are opened again, and go on from the last commit: %s", error)
+                _log.warning("All tasks are reopened and continue from the last commit: %s", error)
             case v.TellRunning():
                 self._application.running()
             case v.TellRebalancing():

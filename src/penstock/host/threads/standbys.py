@@ -202,7 +202,7 @@ class Standbys:
 
     def _disconnect(self, error: KafkaError) -> None:
         """Begin again with another consumer, which also finds out whether a changelog begins later now."""
-        _log.warning("The standby tasks cannot read their changelogs for now: %s", error)
+        _log.warning("The standby tasks cannot read their changelogs at the moment: %s", error)
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None

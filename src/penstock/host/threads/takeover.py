@@ -1,7 +1,7 @@
 """What an instance would take over from the application that had its group before, such as one of Kafka Streams in
 Java: offsets and changelogs; and what is in the way. A start takes over: names, offsets and bytes are the same.
 
-This only reads. What nobody can check from here: that operators and serdes do the same as in the other program.
+This only reads. It cannot check that operators and serdes do the same as in the other program.
 """
 
 from __future__ import annotations

@@ -250,8 +250,8 @@ class WorkerProcesses:
         builders = self._layout.spec(task).stores
         if builders[name].supplier.kind == CUSTOM:
             raise UnsupportedOperationError(
-                f"Store {name} is of a class of the program, and in another process: it can be read from here with "
-                "num.stream.threads=1 alone."
+                f"Store {name} is of a class of the program, and in another process: queries can read it only "
+                "with num.stream.threads=1."
             )
         if committed:
             entries = _CommittedEntries(worker, task)
