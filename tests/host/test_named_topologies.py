@@ -68,8 +68,9 @@ def test_topologies_come_pause_and_go_while_others_run(
         streams.add_named_topology(counting(streams, "other", source, other)).all().result()
         wait_for(lambda: counted(one) and counted(other) and streams.state() is State.RUNNING)
         assert set(streams.statistics()["topologies"]) == {"one", "other"}
-        assert dict(streams.store(COUNTS, "other").all()) == expected
-        assert runner.entries(streams.running_topology("one").table("counts")) == expected
+        # The outputs of a commit are there before its stores answer.
+        wait_for(lambda: dict(streams.store(COUNTS, "other").all()) == expected)
+        wait_for(lambda: runner.entries(streams.running_topology("one").table("counts")) == expected)
         assert set(streams.all_local_store_partition_lags_for_topology("other")) == {"counts"}
         wait_for(lambda: committed(streams.running_topology("one").metrics()))
     assert streams.state() is State.NOT_RUNNING
