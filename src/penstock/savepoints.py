@@ -20,6 +20,7 @@ from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.directories import application_path
+from penstock.host.layout import Layout, layout_of
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_partitions, topology_shape
@@ -27,7 +28,6 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
 from penstock.host.threads.handing_over import HandingOver, SavedTask
-from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.takeover import Takeover, members_in_the_way, plan_takeover
 from penstock.plan.subtopology import TaskId

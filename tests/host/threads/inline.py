@@ -11,9 +11,9 @@ from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Instance, Phase, Settings
-from penstock.host.threads.layout import layout_of
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.task_manager import Limits

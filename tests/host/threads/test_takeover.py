@@ -12,7 +12,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.host.threads.committing import PartitionMetadata
+from penstock.host.committing import PartitionMetadata
 from penstock.host.threads.takeover import Input, Store, Takeover, plan_takeover
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP, TopicPartition

@@ -24,9 +24,9 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
 from penstock.errors import InvalidStateStoreError, StreamsError, TopologyError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.layout import Layout, layout_of
 from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place

@@ -27,6 +27,8 @@ from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.crashpoints import crash_point
+from penstock.host.internal_topics import make_internal_topics
+from penstock.host.layout import Layout, layout_of, own_topics
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
@@ -38,9 +40,7 @@ from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
-from penstock.host.threads.internal_topics import make_internal_topics
 from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
-from penstock.host.threads.layout import Layout, layout_of, own_topics
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling

@@ -27,11 +27,11 @@ from penstock.client.sockets.connection import Api, BrokerConnection
 from penstock.client.sockets.offsets import offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError
+from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.membership import Post, TaskPositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId

@@ -20,9 +20,9 @@ import orjson
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata, Producer
 from penstock.errors import ProcessorStateError
 from penstock.host.api import STATE_ELSEWHERE
-from penstock.host.threads.committing import offsets_of
-from penstock.host.threads.internal_topics import make_internal_topics
-from penstock.host.threads.layout import Layout
+from penstock.host.committing import offsets_of
+from penstock.host.internal_topics import make_internal_topics
+from penstock.host.layout import Layout
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition

@@ -20,9 +20,9 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId

@@ -12,9 +12,9 @@ from typing import NamedTuple, Protocol
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidStateStoreError, StreamsError
+from penstock.host.committing import offsets_of
+from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.committing import offsets_of
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.plan.subtopology import TaskId

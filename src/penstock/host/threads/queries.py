@@ -17,8 +17,8 @@ from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness
+from penstock.host.layout import Layout
 from penstock.host.threads.figures import Commit
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint

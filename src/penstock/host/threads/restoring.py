@@ -10,11 +10,11 @@ from functools import partial
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.clock import Clock
 from penstock.errors import StreamsError
+from penstock.host.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.crashpoints import crash_point
+from penstock.host.layout import Layout
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
-from penstock.host.threads.committing import check_has_state, check_task, checkpoint_of
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.standbys import Standbys, empty_if_outside
 from penstock.host.threads.vocabulary import (
     GLOBAL_TASK,

@@ -16,7 +16,7 @@ from functools import partial
 
 from penstock.client.api import Admin, Consumer
 from penstock.errors import InvalidStateStoreError, KafkaError
-from penstock.host.threads.layout import Layout
+from penstock.host.layout import Layout
 from penstock.host.threads.processing import CommittedEntries, ReadableStore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition

@@ -17,9 +17,9 @@ from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
-from penstock.host.threads.committing import PartitionMetadata, check_has_state
-from penstock.host.threads.internal_topics import wrong_partitions
-from penstock.host.threads.layout import Layout, layout_of
+from penstock.host.committing import PartitionMetadata, check_has_state
+from penstock.host.internal_topics import wrong_partitions
+from penstock.host.layout import Layout, layout_of
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition

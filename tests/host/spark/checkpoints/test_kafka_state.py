@@ -26,8 +26,8 @@ from penstock import (
 )
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
+from penstock.host.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
-from penstock.host.threads.committing import PartitionMetadata
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology

@@ -16,12 +16,12 @@ from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadat
 from penstock.client.confluent.refusals import fail_on_refused
 from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.instance import Instance, Phase, Settings
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener

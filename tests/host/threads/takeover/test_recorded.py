@@ -12,8 +12,8 @@ import pytest
 from penstock.client.api import OffsetAndMetadata
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
-from penstock.host.threads.committing import PartitionMetadata
-from penstock.host.threads.internal_topics import internal_topics
+from penstock.host.committing import PartitionMetadata
+from penstock.host.internal_topics import internal_topics
 from penstock.host.threads.takeover import check_serdes_of
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.state.changelog_format import ChangelogRecord

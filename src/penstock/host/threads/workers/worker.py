@@ -25,10 +25,10 @@ from typing import Any
 from penstock import extras
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
+from penstock.host.layout import Layout
 from penstock.host.sent_program import load_program
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.processing import TaskPositions, TaskRunner
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState

@@ -17,9 +17,9 @@ from contextlib import nullcontext, suppress
 from typing import Any, assert_never
 
 from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
+from penstock.host.layout import Layout
 from penstock.host.sent_program import dump_program, parts_of
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.layout import Layout
 from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskPositions, TaskRunner
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.client.api import Admin, NewTopic
 from penstock.errors import StreamsError, TopicExistsError
-from penstock.host.threads.layout import Layout
+from penstock.host.layout import Layout
 
 
 def internal_topics(layout: Layout) -> list[NewTopic]:
