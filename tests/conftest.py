@@ -11,6 +11,7 @@ from hypothesis import settings
 
 from penstock.log_limits import forget_lines
 from penstock.task import execution
+from tests.support.seeds import FIXED
 
 pytest_plugins = ["tests.support.brokers", "tests.support.commands", "tests.support.dashboard"]
 
@@ -20,8 +21,8 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 execution.FEWEST_ROWS = 0  # batches of tests are small, and columns are to be tested; test_execution tests the bound
 
-settings.register_profile("no-deadline", deadline=None)  # no test depends on how long something takes
-settings.load_profile("no-deadline")
+settings.register_profile("of-a-run", deadline=None, derandomize=FIXED)  # no test depends on how long something takes
+settings.load_profile("of-a-run")
 
 # A shell has its background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import zlib
 from typing import Protocol
 
+from tests.support.seeds import seed_of_run
+
 MINUTES = float(os.environ.get("PENSTOCK_CHAOS_MINUTES") or 0)
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-SEED = int(os.environ.get("PENSTOCK_CHAOS_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
+SEED = seed_of_run("PENSTOCK_CHAOS_SEED", fixed=11)
 BROKERS = os.environ.get("PENSTOCK_CHAOS_BROKERS") or ("1", "embedded")[SEED % 2]
 
 

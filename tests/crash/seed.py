@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import zlib
+
+from tests.support.seeds import seed_of_run
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))  # the same in all workers of a parallel run
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
+SEED = seed_of_run("PENSTOCK_CRASH_SEED", fixed=4)

@@ -12,7 +12,6 @@ import os
 import random
 import re
 import shutil
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -31,10 +30,10 @@ from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_changes import counts
 from tests.host.support import lines
 from tests.host.test_topologies import word_count
+from tests.support.seeds import seed_of_run
 
 ALL = os.environ.get("PENSTOCK_CRASH") == "all"
-_RUN = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-SEED = int(os.environ.get("PENSTOCK_CRASH_SEED") or zlib.crc32(_RUN.encode()) % 10_000)
+SEED = seed_of_run("PENSTOCK_CRASH_SEED", fixed=0)
 SAMPLE, PAIRS = 16, 6
 MOST_EPOCHS = 10
 
