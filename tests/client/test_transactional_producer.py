@@ -10,13 +10,14 @@ import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as KafkaErrorCode
 
-from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata
+from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentFetcher,
     ConfluentTransactionalProducer,
     transactional_producer,
 )
+from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.transactional_producer import group_metadata
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, KafkaError, ProducerFencedError, TaskMigratedError
@@ -233,6 +234,55 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
     finally:
         for client in clients:
             client.has_ended.set()
+        producer.close()
+
+
+class _RefusedMessage:
+    """The report of a record of `t-0` that brokers refuse."""
+
+    def topic(self) -> str:
+        return "t"
+
+    def partition(self) -> int:
+        return 0
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return b"v"
+
+
+class _RefusingClient(_StuckClient):
+    """A client as librdkafka is when brokers refuse a record: those behind it are not sent, and never reported."""
+
+    def __init__(self, delivered: Callable[[KafkaErrorCode, object], None]) -> None:
+        super().__init__()
+        self._delivered = delivered
+        self._has_reported = False
+
+    def __len__(self) -> int:
+        return 2
+
+    def flush(self, timeout: float) -> None:
+        assert not self._has_reported, "no further report is to be waited for"
+        self._has_reported = True
+        self._delivered(KafkaErrorCode(KafkaErrorCode.MSG_SIZE_TOO_LARGE, "too large"), _RefusedMessage())
+
+    def abort_transaction(self, timeout: float) -> None:
+        pass
+
+
+def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    def initialized(connection: Connection, *_: object) -> _RefusingClient:
+        return _RefusingClient(connection.settings["on_delivery"])
+
+    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
+    try:
+        with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
+            producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
+    finally:
         producer.close()
 
 

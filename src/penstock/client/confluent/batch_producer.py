@@ -39,6 +39,10 @@ class Deliveries:
         elif self._failed is None:
             self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
 
+    def has_failed(self) -> bool:
+        """Return whether there is a record that was not delivered."""
+        return self._failed is not None or bool(self._refused)
+
     def take_ends(self) -> dict[TopicPartition, int]:
         """Give up the ends of the partitions written to since the last time."""
         last, self._last = self._last, {}

@@ -253,14 +253,17 @@ def _tells_more(error: Code, than: Code) -> bool:
     return is_no_login(error) or not (is_no_login(than) or is_forbidden(than))
 
 
-def drained(producer: Producer, seconds: float) -> int:
+def drained(producer: Producer, seconds: float, has_failed: Callable[[], bool] = lambda: False) -> int:
     """Wait up to `seconds` until brokers have answered all records, and return for how many they have not.
+
+    It waits no longer when `has_failed` finds the report of a record that brokers did not accept: in a transaction,
+    librdkafka does not send the records behind it, and reports nothing of them before the abort.
 
     A fatal error is raised as KafkaException. That needs short steps: where `Producer.flush` waits longer than 200 ms,
     it looks for signals with the error pending, and raises the error itself, which is no exception.
     """
     deadline = time.monotonic() + seconds
-    while len(producer) and (left := deadline - time.monotonic()) > 0:
+    while len(producer) and not has_failed() and (left := deadline - time.monotonic()) > 0:
         producer.flush(min(left, _FLUSH_SECONDS))
     return len(producer)
 

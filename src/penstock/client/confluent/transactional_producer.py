@@ -100,9 +100,10 @@ class ConfluentTransactionalProducer:
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
         metadata = group_metadata(member)
         try:
-            if drained(client, seconds):
-                raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not taken all records"))
+            remaining = drained(client, seconds, self._deliveries.has_failed)
             self._raise_failed()
+            if remaining:
+                raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not taken all records"))
             if positions:
                 send = partial(client.send_offsets_to_transaction, positions, metadata, seconds)
                 returning(seconds + _LATE_SECONDS, lambda: until(seconds, send))

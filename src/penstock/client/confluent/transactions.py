@@ -338,12 +338,10 @@ class TransactionalWriter:
         until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
 
     def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
-        """Wait until the brokers have accepted every record or refused one. A commit would wait until its timeout for
-        the records after a refused one, which librdkafka no longer sends."""
-        deadline = time.monotonic() + connection.timeout
-        while (remaining := drained(producer, _REPORT_SECONDS)) and not self._reports:
-            if time.monotonic() >= deadline:
-                raise KafkaException(Code(Code._MSG_TIMED_OUT, f"{remaining} records were not accepted"))
+        """Wait until the brokers have accepted every record or refused one."""
+        remaining = drained(producer, connection.timeout, lambda: len(self._reports) > 0)
+        if remaining and not self._reports:
+            raise KafkaException(Code(Code._MSG_TIMED_OUT, f"{remaining} records were not accepted"))
 
     def _reader_group(self) -> object:
         assert self._reader is not None
