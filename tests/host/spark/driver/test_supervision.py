@@ -23,12 +23,13 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.driver import spark_host
 from penstock.host.spark.driver.running_query import RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
-from penstock.host.spark.planner.epoch_planner import PAUSE_FILE
+from penstock.host.spark.planner.epoch_planner import PAUSE_FILE, PAUSED_FILE
+from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
-from tests.host.support import Listening, lines, wait_for
+from tests.host.support import TIMEOUT_SECONDS, Listening, lines, wait_for
 from tests.host.test_life import QUICK, REPLACE, failing_with, listened, text_values
 from tests.host.test_topologies import final, word_count
 
@@ -81,7 +82,7 @@ def test_restarts_have_a_limit_and_the_last_error_ends_the_application(
     config = spark_runner.config(application, {**QUICK, "penstock.restart.max.attempts": 1})
     spark_runner.write(source, lines(["a"]))
     with listened(spark_runner.host(failing_with(marker, 9, source, target), config), *[REPLACE] * 9) as listening:
-        assert listening.ended.wait(120)
+        assert listening.ended.wait(TIMEOUT_SECONDS)
     assert isinstance(listening.error, StreamsError)
     assert "ValueError: the marker is there" in "\n".join(listening.error.__notes__)
     assert listening.states == ["RUNNING", "StreamsError", "REBALANCING", "RUNNING", "StreamsError"]
@@ -208,6 +209,30 @@ def test_nothing_is_planned_in_a_pause(spark_runner: SparkRunner, application: s
     assert final(spark_runner.read(topics[1])) == {"a": 1}
 
 
+@pytest.mark.one_broker
+def test_nothing_is_planned_of_what_is_written_behind_a_pause_that_comes_while_ends_are_requested(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query = InlineQuery(word_count(*topics), spark_runner.config(application), spark_runner.admin)
+    query.run_to_end()
+    control = Path(query.description.control_directory)
+    control.mkdir(parents=True, exist_ok=True)
+    ends_now = TopicEnds.now
+
+    def behind_a_pause(ends: TopicEnds) -> Any:
+        (control / PAUSE_FILE).touch()
+        spark_runner.write(topics[0], lines(["a"]))
+        return ends_now(ends)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TopicEnds, "now", behind_a_pause)
+        assert not query.epoch()
+    assert (control / PAUSED_FILE).exists()
+    (control / PAUSE_FILE).unlink()
+    assert query.epoch()
+    assert final(spark_runner.read(topics[1])) == {"a": 1}
+
+
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.one_broker
@@ -222,7 +247,7 @@ def test_a_run_to_the_end_that_was_paused_still_reaches_it(
         wait_for(lambda: not host._query or not host._query.is_active)  # Spark has found nothing to do
         assert not listening.ended.is_set()
         host.resume()
-        assert listening.ended.wait(120)
+        assert listening.ended.wait(TIMEOUT_SECONDS)
         assert listening.error is None
     assert final(spark_runner.read(target)) == {"a": 2}
 

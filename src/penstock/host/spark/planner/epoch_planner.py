@@ -140,8 +140,7 @@ class EpochPlanner:
             self._group_offsets.finish(_FINISH_MS)
             (self._control / STOPPED_FILE).touch()
             return start
-        if (self._control / PAUSE_FILE).exists():
-            (self._control / PAUSED_FILE).touch()
+        if self._is_paused():
             return start
         manifest = self._manifest_of(start)
         now = self._time_after(start.planned_ms)
@@ -166,6 +165,9 @@ class EpochPlanner:
         # positions to the old one.
         if limit.positions != positions and not self._ends.are_of_before():
             return start
+        # A pause may have come since the ends were requested: these may include what was written behind it.
+        if self._is_paused():
+            return start
         if went_back:
             _log.warning(
                 "The clock of this machine is at %s, and the time of the last epoch is %s: it has jumped. The "
@@ -187,6 +189,13 @@ class EpochPlanner:
             limit.idle_ms,
             limit.read_to_ms,
         )
+
+    def _is_paused(self) -> bool:
+        """Return whether the driver wants no epochs for a while; if so, tell it that nothing was planned for that."""
+        if not (self._control / PAUSE_FILE).exists():
+            return False
+        (self._control / PAUSED_FILE).touch()
+        return True
 
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
         """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
