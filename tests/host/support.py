@@ -28,6 +28,7 @@ from penstock.record import Headers, TopicPartition
 from tests.support.waiting import until
 
 TIMEOUT_SECONDS = 240
+CLOSE_MS = 120_000
 
 ON_SPARK = pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.xdist_group("spark")))
 """The parameter of `runner` for a test that starts a Spark session."""
@@ -190,9 +191,10 @@ class Runner(ABC):
         try:
             yield host
         finally:
-            host.close(30_000)
+            closed = host.close(CLOSE_MS)
         if listening.error is not None:
             raise listening.error
+        assert closed, f"not closed after {CLOSE_MS} ms: {host.statistics()}"
 
     def read(self, topic: str) -> list[OutputRecord]:
         """Return the committed records of `topic`, partition by partition."""
@@ -226,7 +228,7 @@ def run_to_end(host: Host) -> Ended:
             if not listening.ended.wait(TIMEOUT_SECONDS):
                 raise TimeoutError(f"not at the end after {TIMEOUT_SECONDS} s: {host.statistics()}")
         finally:
-            host.close(30_000)
+            host.close(CLOSE_MS)
     if listening.error is not None:
         raise listening.error
     return Ended(host.statistics(), printed.getvalue(), host.summary())

@@ -17,7 +17,7 @@ from penstock.errors import (
 )
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from tests.host.spark.support import SparkRunner
-from tests.host.support import Listening, lines, wait_for
+from tests.host.support import CLOSE_MS, TIMEOUT_SECONDS, Listening, lines, wait_for
 from tests.host.test_topologies import TEXT, TEXT_OUT, final, word_count
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.partitions(2, 1)]
@@ -54,8 +54,8 @@ def test_a_newer_driver_ends_an_older_one(spark_runner: SparkRunner, application
     wait_for(lambda: host.statistics()["epoch"] == 1)
     Checkpoint(config.checkpoint_directory()).take_generation()  # as a driver on another machine does
     spark_runner.write(topics[0], lines(["a"]))
-    assert listening.ended.wait(120)
-    host.close(30_000)
+    assert listening.ended.wait(TIMEOUT_SECONDS)
+    host.close(CLOSE_MS)
     assert isinstance(listening.error, TaskMigratedError)
     assert "Run only one program" in str(listening.error)
 
@@ -125,4 +125,9 @@ def test_leaves_the_session_of_the_user_as_it_is(
     spark_runner.run(word_count(*topics), spark_runner.config(application))
     assert session.conf.get("spark.sql.adaptive.enabled") == before
     assert session.range(3).count() == 3
-    assert not [t.name for t in threading.enumerate() if t.name.startswith("penstock-") and t.name not in threads]
+
+    def left() -> list[str]:
+        names = [thread.name for thread in threading.enumerate()]
+        return [name for name in names if name.startswith("penstock-") and name not in threads]
+
+    wait_for(lambda: not left())

@@ -50,7 +50,7 @@ def test_an_example_runs_on_threads(
     producer.close()
     sources = {topic for each in program.topology.build("x").subtopologies for topic in each.source_topics}
     for _ in range(2 if sources & outputs else 1):  # a run reads to the ends that topics have when it starts
-        KafkaStreams(program.topology, config).run_to_end(120_000)
+        KafkaStreams(program.topology, config).run_to_end(240_000)
     for topic in outputs:
         assert read(config, admin, topic) == expected.get(topic, Counter()), topic
     admin.close()

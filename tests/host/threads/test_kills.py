@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from penstock.host.crashpoints import THREADS_POINTS
 from penstock.record import TopicPartition
 from tests.crash.seed import ALL, SEED
 from tests.support.brokers import RunningBroker
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 
 ROOT = Path(__file__).parents[3]
 PARTITIONS = 4
@@ -139,7 +140,7 @@ class Group:
             process.send_signal(signal.SIGCONT)
             assert process.stdin is not None
             process.stdin.close()
-        return [process.wait(120) for process in self.processes]
+        return [process.wait(WAIT_SECONDS) for process in self.processes]
 
     def strike(self, number: int, how: str) -> None:
         """Let an instance be gone for some time."""
@@ -152,13 +153,12 @@ class Group:
             process.send_signal(signal.SIGCONT)
             return
         if how == "kill a worker":
-            assert until(lambda: bool(children(process.pid))), self.logs()  # it may just have been started
-            os.kill(min(children(process.pid)), signal.SIGKILL)
+            assert until(lambda: kill_a_child(process.pid)), self.logs()  # it may just have been started
             return
         if how == "close":
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(120) == 0, self.logs()
+            assert process.wait(WAIT_SECONDS) == 0, self.logs()
         else:
             process.kill()
             process.wait()
@@ -172,8 +172,20 @@ class Group:
 
 def children(pid: int) -> list[int]:
     """Return the processes that a process has started."""
-    lists = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/children")]
-    return [int(child) for each in lists for child in each.split()]
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            found += map(int, path.read_text().split())
+    return found
+
+
+def kill_a_child(pid: int) -> bool:
+    """Kill one of the processes that a process has started; return whether there was any."""
+    for child in sorted(children(pid)):
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(child, signal.SIGKILL)
+            return True
+    return False
 
 
 @pytest.mark.crash

@@ -84,11 +84,11 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
         assert set(streams.all_local_store_partition_lags()) == {"counts"}
         assert streams.streams_metadata_for_store("counts")
         assert until(lambda: streams.statistics()["lag"] == 0)
+        assert until(lambda: states.count(State.RUNNING) >= 2)
     assert left == [] or threads == 2  # each worker process has its own
     assert set(restores.restored) == {"counts"}
     assert states[:2] == [State.REBALANCING, State.RUNNING]
     assert states[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
-    assert states.count(State.RUNNING) >= 2
 
 
 def _counts(streams: KafkaStreams) -> dict[str, int]:

@@ -335,7 +335,7 @@ def test_a_worker_whose_function_does_not_return_ends_with_a_parent_that_is_kill
 def is_running(pid: str) -> bool:
     try:
         return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the second is what reading says of a process that ends meanwhile
         return False
 
 

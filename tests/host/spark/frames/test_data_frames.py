@@ -22,7 +22,7 @@ from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.support import SparkRunner
-from tests.host.support import InputRecord, wait_for
+from tests.host.support import TIMEOUT_SECONDS, InputRecord, wait_for
 from tests.support.brokers import EMBEDDED_ONLY
 
 pytestmark = pytest.mark.xdist_group("spark")
@@ -193,7 +193,7 @@ def test_a_function_that_does_not_return_does_not_hold_up_the_end(
 
     def waiting(counts: DataFrame, epoch: int) -> None:
         called.set()
-        may_return.wait(60)
+        may_return.wait(TIMEOUT_SECONDS)
 
     monkeypatch.setattr(data_frames, "STOP_SECONDS", 0.2)
     try:
