@@ -6,7 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from queue import Queue
 from threading import Event
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
@@ -17,6 +19,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import transactions
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
+from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.refusals import RefusedRecord
 from penstock.client.confluent.transactions import (
@@ -35,7 +38,7 @@ from penstock.errors import (
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.testing import EmbeddedBroker
 from tests.support.brokers import RunningBroker
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 
 
 @dataclass
@@ -318,24 +321,61 @@ def test_the_transaction_before_is_waited_for_in_short_steps_unless_the_user_say
     assert place.read() == [b"1", b"2", b"3"]
 
 
-def test_a_request_that_librdkafka_never_answers_is_made_again_by_a_new_producer(
+@pytest.mark.timeout(110)
+def test_a_producer_that_does_not_answer_is_abandoned_and_what_it_does_later_is_refused(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    release, stuck = Event(), list[Producer]()
+    release, stuck, late = Event(), list[Producer](), Queue[object]()
 
     class Stuck(Producer):
         def send_offsets_to_transaction(self, *arguments: object) -> None:
-            if not stuck:
-                stuck.append(self)
-                release.wait(60)
-            super().send_offsets_to_transaction(*arguments)
+            if stuck:
+                return super().send_offsets_to_transaction(*arguments)
+            stuck.append(self)
+            release.wait(WAIT_SECONDS)
+            try:
+                late.put(super().send_offsets_to_transaction(*arguments))
+            except KafkaException as error:
+                late.put(error.args[0].fatal())
+                raise
+
+        def abort_transaction(self, *arguments: object) -> None:
+            raise AssertionError("a producer that hangs cannot abort")
 
     monkeypatch.setattr(transactions, "Producer", Stuck)
-    writer = place.writer(timeout_ms=2_000)
+    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 200)
+    writer = place.writer()
     assert writer.write(1, "q", place.output("a"))
     assert len(stuck) == 1
-    release.set()  # its producer is fenced, so nothing is there twice
-    assert place.read() == [b"a"]
+    release.set()
+    assert late.get(timeout=WAIT_SECONDS) is True
+    assert writer.write(2, "q", place.output("b"))
+    assert place.read() == [b"a", b"b"]
+
+
+@pytest.mark.timeout(110)
+def test_a_coordinator_that_answers_late_or_never_gets_new_producers_with_more_time_as_soon_as_brokers_accept_one(
+    unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    initialized, connections = transactions.initialized, list[Connection]()
+
+    def away_for_the_second(connection: Connection, *arguments: Any) -> Producer:
+        connections.append(connection)
+        if len(connections) == 2:
+            raise BrokerNotFoundError("away")
+        return initialized(connection, *arguments)
+
+    monkeypatch.setattr(transactions, "initialized", away_for_the_second)
+    monkeypatch.setattr(transactions, "_ATTEMPTS", 1)
+    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 100)
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name) as made:
+        writer = made.writer()
+        broker.delay("AddOffsetsToTxn", 3_600_000)
+        assert writer.write(1, "q", made.output("a"))
+        broker.delay("TxnOffsetCommit", 3_600_000)
+        broker.delay("TxnOffsetCommit", 250, times=1_000)
+        assert writer.write(2, "q", made.output("b"))
+        assert made.read() == [b"a", b"b"]
 
 
 def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -350,7 +390,7 @@ def test_a_reader_that_finds_its_group_no_more_is_replaced(place: Place, monkeyp
             return super().committed(*arguments)
 
     monkeypatch.setattr(transactions, "Consumer", Lost)
-    monkeypatch.setattr(transactions, "_READER_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(transactions, "_COORDINATOR_TIMEOUT_MS", 1_000)
     assert place.writer().write(1, "q", place.output("a"))
     assert not place.writer().write(1, "q", place.output("a"))
     assert place.read() == [b"a"]

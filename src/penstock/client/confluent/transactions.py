@@ -10,6 +10,7 @@ zombies harmless:
 2. Then the committed epoch is read, each time, never remembered: if it is this epoch of this owner, the output is there
    already.
 3. Then the transaction. If it fails for whatever reason the producer is thrown away, and the next attempt begins at 1.
+   So is a producer that does not answer: it could not abort, and what it still does after the fence is refused.
 
 Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its
 transaction fails.
@@ -62,7 +63,9 @@ _REPORT_SECONDS = 0.1  # until the delivery reports of a failed transaction have
 _LOOK_SECONDS = 0.5  # how often to check whether the login was refused
 _HURRIED_SECONDS = 0.1
 _HURRIED_PRODUCERS = 6
-_READER_TIMEOUT_MS = 10_000
+_COORDINATOR_TIMEOUT_MS = 10_000
+"""How long a client may take to reach the coordinator of the group. librdkafka may not find one that has moved (its
+issue 5511); a new client finds it immediately."""
 
 _NO_TRANSACTIONS = frozenset(
     (
@@ -100,6 +103,10 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
             return str(code.str())
         connection.fail(code, f"checking transactions as {transactional_id}", transactional_right(transactional_id))
     return None
+
+
+class UnansweredError(KafkaException):
+    """A producer has not returned from a step of its transaction: it cannot abort, and what it has done is unknown."""
 
 
 class TransactionalWriter:
@@ -170,16 +177,23 @@ class TransactionalWriter:
             KafkaError: the transaction failed several times, each with a new producer.
         """
         left, one_by_one, failures, refusals = list(output), False, 0, 0
+        longest = 2 * self._timeout_ms / 1000
+        patience, waits_until = min(_COORDINATOR_TIMEOUT_MS / 1000, longest), 0.0
         while True:
-            # Fence first, then look: what is committed after the fence stays so, as nobody else can write any more.
-            connection, producer = self._ready(one_by_one)
-            if self._is_committed(epoch, owner, note):
-                return False
+            try:
+                # Fence first, then look: what is committed after the fence stays so, as nobody else can write any more.
+                connection, producer = self._ready(one_by_one)
+                if self._is_committed(epoch, owner, note):
+                    return False
+            except RetriableError:
+                if time.monotonic() >= waits_until:
+                    raise
+                continue
             self._before_write()
             self._reports.clear()
             refused: list[RefusedError] = []
             try:
-                self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left)
+                self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left, patience)
                 self._seen = owner
                 if one_by_one:
                     self._producer = None  # its batches of one record are slow; the next epoch gets a usual producer
@@ -190,7 +204,14 @@ class TransactionalWriter:
                 with suppress(KafkaException):  # a producer that was fenced has nothing more to tell
                     producer.poll(_REPORT_SECONDS)
                 reported = self._reports.refused(left)
-                failures += not reported  # a refused record is no failure of the brokers, and has its own limit
+                is_early = False
+                if isinstance(error, UnansweredError):
+                    # The client may hang, or the coordinator be away or slow: each client gets more time than the one
+                    # before, and failures count when `longest` is over.
+                    waits_until = waits_until or time.monotonic() + longest
+                    patience, is_early = min(2 * patience, longest), time.monotonic() < waits_until
+                # a refused record is no failure of the brokers, and has its own limit
+                failures += not reported and not is_early
                 failed = self._failure(error.args[0])
                 if is_forbidden(failed) or failures == _ATTEMPTS or refusals > MOST_REFUSED:
                     self._producer = None
@@ -312,7 +333,7 @@ class TransactionalWriter:
         if self._reader is None:
             # read_committed makes librdkafka ask for stable offsets, so it waits for a commit in progress.
             forced = {"group.id": self._group, "isolation.level": "read_committed"}
-            timeout_ms = min(self._timeout_ms, _READER_TIMEOUT_MS)
+            timeout_ms = min(self._timeout_ms, _COORDINATOR_TIMEOUT_MS)
             connection = Connection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
             reader = connection.make(Consumer)
             connection.serve_events_of(reader)
@@ -320,19 +341,20 @@ class TransactionalWriter:
         return self._reader
 
     def _transaction(
-        self, connection: Connection, producer: Producer, epoch: int, metadata: str, output: Sequence[PartitionBatch]
+        self,
+        connection: Connection,
+        producer: Producer,
+        epoch: int,
+        metadata: str,
+        output: Sequence[PartitionBatch],
+        patience: float,
     ) -> None:
         marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
         producer.begin_transaction()
         send_output(connection, producer, output)
         # The marker is part of the transaction: readers see output and marker together, or neither.
-        returning(
-            2 * connection.timeout,
-            lambda: until(
-                connection.timeout,
-                lambda: producer.send_offsets_to_transaction([marker], self._reader_group(), connection.timeout),
-            ),
-        )
+        send = partial(producer.send_offsets_to_transaction, [marker], self._reader_group(), connection.timeout)
+        returning(patience, lambda: until(connection.timeout, send))
         self._before_commit(epoch)
         self._wait_for_reports(connection, producer)
         until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
@@ -398,11 +420,11 @@ def until(seconds: float, step: Callable[[], object]) -> None:
 
 def returning(seconds: float, step: Callable[[], object]) -> None:
     """Run a step that may not return in spite of its timeout: librdkafka waits for a group coordinator that went away.
-    Raises KafkaException after `seconds`, and abandons the waiting thread with its producer."""
+    Raises UnansweredError after `seconds`, and abandons the waiting thread with its producer."""
     try:
         in_background("penstock-transaction", step).result(seconds)
     except TimeoutError as error:
-        raise KafkaException(
+        raise UnansweredError(
             Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
         ) from error
 
