@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import select
 import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import InvalidBatchError
+from penstock.broker.apis import Api
+from penstock.broker.batch import HEADER_SIZE, LOG_APPEND_TIME, InvalidBatchError, read_header
+from penstock.broker.batch import encode_batch as encode_with_header
 from penstock.broker.config import BrokerConfig
-from penstock.broker.connection import Connections
+from penstock.broker.connection import Connection, Connections
+from penstock.broker.log_validator import MOST_REFUSED
 from penstock.broker.process import BrokerProcess
 from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.server import run
+from penstock.wire.codec import LazyArray, Message
 from penstock.wire.primitives import MOST_ELEMENTS
-from tests.support.api_keys import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_GROUPS, FETCH, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 from tests.support.waiting import until
@@ -48,6 +55,51 @@ def test_memory_follows_what_has_arrived_and_not_what_is_announced(tmp_path: Pat
         assert resident_bytes(broker.pid) - before < 64 * MIB
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory of a process is read from /proc")
+def test_memory_does_not_grow_with_what_a_short_request_asks_for(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path) as broker, ProtocolClient(broker.bootstrap_servers) as client:
+        compacted = {
+            "name": "compacted",
+            "num_partitions": 1,
+            "configs": [{"name": "cleanup.policy", "value": "compact"}],
+        }
+        wide = {"name": "wide", "num_partitions": 100}
+        topics = [topic | {"replication_factor": 1} for topic in (compacted, wide)]
+        client.call(CREATE_TOPICS, 7, {"topics": topics, "timeout": 1_000})
+        assert broker.pid is not None
+        before = most_resident_bytes(broker.pid)
+        # As in Kafka, a topic that is wanted again is answered once.
+        again = client.call(METADATA, 12, {"topics": [{"name": "wide"}] * 5_000})
+        assert [len(topic["partitions"]) for topic in again["topics"]] == [100]
+        refusals = [produce(client, records) for records in (without_keys(100_000), with_wrong_count(1_000_000))]
+        assert [one["error_code"] for one in refusals] == [ErrorCode.invalid_record, ErrorCode.corrupt_message]
+        assert [one["batch_index"] for one in refusals[0]["record_errors"]] == list(range(MOST_REFUSED))
+        assert most_resident_bytes(broker.pid) - before < 64 * MIB
+
+
+def most_resident_bytes(pid: int) -> int:
+    [line] = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) * 1024
+
+
+def produce(client: ProtocolClient, *batches: bytes) -> Message:
+    data = [{"index": 0, "records": batch} for batch in batches]
+    body = {"acks": -1, "timeout": 1, "topic_data": [{"name": "compacted", "partition_data": data}]}
+    answer: Message = client.call(PRODUCE, 11, body)["responses"][0]["partition_responses"][0]
+    return answer
+
+
+def without_keys(count: int) -> bytes:
+    return bytes(encode_batch([BatchRecord(1000, None, b"")] * count, compression=Compression.ZSTD))
+
+
+def with_wrong_count(count: int) -> bytes:
+    """A batch of one record, with the time of the append, that counts more."""
+    batch = encode_batch([BatchRecord(1000, b"k", b"v")], attributes=LOG_APPEND_TIME)
+    header = read_header(batch)._replace(last_offset_delta=count - 1, record_count=count)
+    return bytes(encode_with_header(header, memoryview(batch)[HEADER_SIZE:]))
+
+
 def test_a_large_request_arrives_whole(embedded_broker: BrokerProcess) -> None:
     with ProtocolClient(embedded_broker.bootstrap_servers) as client:
         names = ["n" * 200 + str(n) for n in range(5_000)]
@@ -63,6 +115,19 @@ def test_a_request_of_too_many_elements_closes_its_connection_alone(embedded_bro
             with pytest.raises((ConnectionError, EOFError, struct.error)):
                 greedy.receive(METADATA, 1)
         assert client.call(API_VERSIONS, 3, {})["error_code"] == 0
+
+
+def test_only_the_requests_of_produce_may_be_large(embedded_broker: BrokerProcess) -> None:
+    with ProtocolClient(embedded_broker.bootstrap_servers) as client:
+        announced = struct.pack(">ihhi", 30 * MIB, METADATA, 12, 1)
+        client.socket.sendall(announced)
+        with pytest.raises(ConnectionError):
+            client.receive_frame()
+    with ProtocolClient(embedded_broker.bootstrap_servers) as client:
+        data = {"name": "no-such-topic", "partition_data": [{"index": 0, "records": bytes(30 * MIB)}]}
+        answer = client.call(PRODUCE, 11, {"acks": -1, "timeout": 1, "topic_data": [data]})
+        [refused] = answer["responses"][0]["partition_responses"]
+        assert refused["error_code"] == ErrorCode.unknown_topic_or_partition
 
 
 @pytest.mark.parametrize("compression", [each for each in Compression if each.value])
@@ -83,8 +148,8 @@ class FakeConnection:
         self.closed.set()
 
 
-def test_the_connection_that_is_idle_longest_makes_room() -> None:
-    connections = Connections(most=3, max_idle_ms=60_000, max_unread_bytes=100)
+def test_the_connection_that_is_idle_longest_makes_room(tmp_path: Path) -> None:
+    connections = Connections(BrokerConfig(data_dir=tmp_path, max_connections=3))
     waiting, idle, used, new, last = (FakeConnection(is_idle) for is_idle in (False, True, True, True, True))
     entering: Any
     for entering in (waiting, idle, used):
@@ -100,8 +165,8 @@ def test_the_connection_that_is_idle_longest_makes_room() -> None:
     assert not connections.enter(entering)
 
 
-def test_a_broker_that_ends_closes_all_connections_and_takes_no_other() -> None:
-    connections = Connections(most=3, max_idle_ms=60_000, max_unread_bytes=100)
+def test_a_broker_that_ends_closes_all_connections_and_takes_no_other(tmp_path: Path) -> None:
+    connections = Connections(BrokerConfig(data_dir=tmp_path))
     idle, waiting, late = FakeConnection(), FakeConnection(is_idle=False), FakeConnection()
     entering: Any
     for entering in (idle, waiting):
@@ -112,9 +177,9 @@ def test_a_broker_that_ends_closes_all_connections_and_takes_no_other() -> None:
     assert not connections.enter(entering)
 
 
-def test_an_idle_connection_is_closed_after_a_time() -> None:
+def test_an_idle_connection_is_closed_after_a_time(tmp_path: Path) -> None:
     async def closes() -> None:
-        connections = Connections(most=3, max_idle_ms=20, max_unread_bytes=100)
+        connections = Connections(BrokerConfig(data_dir=tmp_path, connections_max_idle_ms=20))
         idle, waiting = FakeConnection(), FakeConnection(is_idle=False)
         entering: Any
         for entering in (idle, waiting):
@@ -127,19 +192,23 @@ def test_an_idle_connection_is_closed_after_a_time() -> None:
     asyncio.run(closes())
 
 
-def test_clients_that_leave_too_much_unread_are_closed_the_slowest_first() -> None:
-    connections = Connections(most=9, max_idle_ms=60_000, max_unread_bytes=100)
-    slowest, reading, slow, last = (FakeConnection() for _ in range(4))
+@pytest.mark.parametrize("held", ["unread", "partial"])
+def test_connections_that_hold_too_much_memory_are_closed_the_slowest_first(tmp_path: Path, held: str) -> None:
+    connections = Connections(BrokerConfig(data_dir=tmp_path, max_unread_bytes=100, max_partial_request_bytes=100))
+    holders = {"unread": connections.unread, "partial": connections.partial}[held]
+    slowest, going_on, slow, last = (FakeConnection() for _ in range(4))
     each: Any
-    for each in (slowest, reading, slow):
+    for each in (slowest, going_on, slow):
         connections.enter(each)
-        connections.note_unread(each, 30)
-    read: Any = reading
-    connections.note_read(read)
+        holders.note(each, 30)
+    done: Any = going_on
+    holders.forget(done)
     each = last
-    connections.note_unread(each, 80)
-    assert [one.closed.is_set() for one in (slowest, reading, slow, last)] == [True, False, True, False]
-    assert list(connections) == [reading]
+    connections.enter(each)
+    holders.note(each, 40)
+    assert not any(one.closed.is_set() for one in (slowest, going_on, slow, last))
+    holders.note(each, 80)
+    assert [one.closed.is_set() for one in (slowest, going_on, slow, last)] == [True, False, True, False]
 
 
 def serve(config: BrokerConfig, output: Any) -> None:
@@ -149,7 +218,9 @@ def serve(config: BrokerConfig, output: Any) -> None:
 @pytest.fixture
 def small_broker(tmp_path: Path) -> Iterator[str]:
     """The address of a broker that holds little in memory."""
-    config = BrokerConfig(data_dir=tmp_path, max_unread_bytes=1 << 20, max_waiting_fetch_bytes=1_000)
+    config = BrokerConfig(
+        data_dir=tmp_path, max_unread_bytes=1 << 20, max_waiting_fetch_bytes=1_000, max_partial_request_bytes=3 << 20
+    )
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=serve, args=(config, theirs), daemon=True)
@@ -181,6 +252,38 @@ def test_a_client_that_reads_nothing_is_closed_and_a_fetch_waits_for_no_more_tha
         client.call(API_VERSIONS, 3, {})
         with pytest.raises(ConnectionError):
             unread.receive(FETCH, 11)
+
+
+def test_requests_that_arrive_too_slowly_are_given_up_where_they_hold_too_much_memory(small_broker: str) -> None:
+    with ExitStack() as opened:
+        slow = [opened.enter_context(ProtocolClient(small_broker)) for _ in range(6)]
+        for client in slow:
+            client.socket.sendall(struct.pack(">ihhi", 100 * MIB, PRODUCE, 11, 1) + bytes(300_000))
+        closed, _, _ = select.select([client.socket for client in slow], [], [], 60)
+        assert closed
+        other = opened.enter_context(ProtocolClient(small_broker))
+        assert other.call(API_VERSIONS, 3, {})["error_code"] == 0
+
+
+def test_an_answer_that_would_be_too_large_closes_its_connection(tmp_path: Path) -> None:
+    async def ask() -> bytes:
+        loop = asyncio.get_running_loop()
+        state: Any = SimpleNamespace(config=BrokerConfig(data_dir=tmp_path), quotas=SimpleNamespace(are_set=False))
+        connections = Connections(state.config)
+        member = {"member_id": "", "member_metadata": bytes(MIB)}
+        groups = LazyArray(range(200), lambda number: {"group_id": str(number), "members": [member]})
+        apis = {DESCRIBE_GROUPS: Api(lambda state, request: {"groups": groups}, 0, 0, 0)}
+        server = await loop.create_server(lambda: Connection(state, connections, apis), "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        frame = struct.pack(">hhih", DESCRIBE_GROUPS, 0, 1, -1) + bytes(4)
+        writer.write(struct.pack(">i", len(frame)) + frame)
+        answer = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        server.close()
+        return answer
+
+    with suppress(ConnectionError):  # the other way to see that it is closed
+        assert asyncio.run(ask()) == b""
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open sockets of a process are read from /proc")

@@ -239,6 +239,18 @@ def test_every_version_of_produce_gives_the_time_of_the_append(client: ProtocolC
     assert time > 1_000_000_000_000
 
 
+@pytest.mark.parametrize("version", [11, 16])
+def test_a_partition_that_is_fetched_twice_is_answered_once_as_it_was_wanted_last(
+    client: ProtocolClient, topic: str, version: int
+) -> None:
+    produce(client, topic)
+    body = fetch_body(client, topic, 0)
+    [wanted] = body["topics"]
+    body["topics"] = [fetch_body(client, topic, 7)["topics"][0], wanted | {"partitions": wanted["partitions"] * 2}]
+    [answer] = client.call(FETCH, version, body)["responses"]
+    assert [(one["error_code"], len(one["records"])) for one in answer["partitions"]] == [(0, len(RECORDS))]
+
+
 @pytest.mark.parametrize("version", versions_of(METADATA))
 def test_every_version_of_metadata(client: ProtocolClient, topic: str, version: int) -> None:
     answer = client.call(METADATA, version, {"topics": [{"name": topic}], "allow_auto_topic_creation": False})

@@ -195,7 +195,7 @@ def test_the_time_in_which_an_answer_is_made_counts(quotas: ClientQuotas, tmp_pa
         loop = asyncio.get_running_loop()
         quotas.set("", {"request_percentage": 0.01})
         state: Any = SimpleNamespace(config=BrokerConfig(data_dir=tmp_path), quotas=quotas)
-        connections = Connections(9, 60_000, 1 << 20)
+        connections = Connections(state.config)
         apis = {DESCRIBE_CLUSTER: Api(lambda state, request: BusyAnswer(), 0, 0, 0)}
         server = await loop.create_server(lambda: Connection(state, connections, apis), "127.0.0.1", 0)
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())

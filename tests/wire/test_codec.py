@@ -19,8 +19,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from penstock.broker.apis import APIS
-from penstock.wire.codec import entity_codec, request_decoder, response_encoder
-from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock.wire.codec import LazyArray, Message, entity_codec, request_decoder, response_encoder
+from penstock.wire.primitives import Cursor, MalformedMessageError, OversizedMessageError, Sink
+from tests.support.api_keys import METADATA
 
 VERSIONS = [
     pytest.param(key, version, id=f"{load_request_schema(key, version).__name__}-{version}")
@@ -123,6 +124,27 @@ def test_kio_reads_what_the_encoder_writes(key: int, version: int, data: st.Data
     found, read = entity_reader(schema)(content, 0)
     assert read == len(content)
     assert matches(plain(found), message)
+
+
+def test_the_elements_of_a_lazy_array_are_made_while_they_are_written() -> None:
+    sink, before = Sink(), []
+
+    def topic(number: int) -> Message:
+        before.append(sink.size)
+        return {"name": f"topic-{number}"}
+
+    response_encoder(METADATA, 1)(sink, {"topics": LazyArray(range(3), topic)})
+    assert before == sorted(set(before))
+    eager = Sink()
+    response_encoder(METADATA, 1)(eager, {"topics": [{"name": f"topic-{number}"} for number in range(3)]})
+    assert sink.chunks == eager.chunks
+
+
+def test_a_message_has_a_largest_size() -> None:
+    topic = {"name": "x" * 50, "partitions": []}
+    response_encoder(METADATA, 1)(Sink(most_bytes=1_000), {"topics": [topic] * 10})
+    with pytest.raises(OversizedMessageError):
+        response_encoder(METADATA, 1)(Sink(most_bytes=1_000), {"topics": [topic] * 30})
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)

@@ -56,6 +56,9 @@ Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
 """The features that the broker announces, and their levels."""
 
+PRODUCE: Final = 0
+"""Key of Produce, the API whose requests may be large."""
+
 API_VERSIONS: Final = 18
 """Key of ApiVersions, the API with special rules."""
 
@@ -109,7 +112,7 @@ def api_versions_response(code: ErrorCode) -> Message:
 
 APIS: Final[Mapping[int, Api]] = {
     # Produce is announced from version 0: librdkafka before 2.11 does not compress where it finds a higher minimum.
-    0: _api(produce, 3, 12, advertised_min=0),
+    PRODUCE: _api(produce, 3, 12, advertised_min=0),
     1: _api(Fetch, 4, 16),
     2: _api(list_offsets, 1, 9),
     3: _api(metadata, 0, 12),

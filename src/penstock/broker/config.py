@@ -23,6 +23,8 @@ _AT_LEAST_ONE: Final = (
     "producer_id_expiration_ms",
     "producer_id_expiration_check_interval_ms",
     "max_request_bytes",
+    "max_other_request_bytes",
+    "max_partial_request_bytes",
     "max_partitions",
     "max_connections",
     "max_unread_bytes",
@@ -68,7 +70,11 @@ class BrokerConfig:
         producer_id_expiration_ms: how long (ms) a partition remembers a producer that is silent (Kafka's
             producer.id.expiration.ms).
         producer_id_expiration_check_interval_ms: how often (ms) producers are checked for that.
-        max_request_bytes: largest request that is read; a larger one closes its connection.
+        max_request_bytes: largest request that is read; a larger one closes its connection (Kafka's
+            socket.request.max.bytes).
+        max_other_request_bytes: largest request of all APIs but Produce, whose records are never taken apart.
+        max_partial_request_bytes: most bytes of memory for requests that have not arrived completely, over all
+            connections; beyond it, the connection whose request has not grown for longest is closed.
         max_partitions: most partitions the broker holds, over all topics.
         max_connections: most connected clients; one more closes the connection that has been idle longest.
         max_unread_bytes: most bytes of answers that clients do not read, over all connections; beyond it, the
@@ -118,6 +124,8 @@ class BrokerConfig:
     producer_id_expiration_ms: int = 86_400_000
     producer_id_expiration_check_interval_ms: int = 600_000
     max_request_bytes: int = 100 * 1024 * 1024
+    max_other_request_bytes: int = 20 * 1024 * 1024
+    max_partial_request_bytes: int = 200 * 1024 * 1024
     max_partitions: int = 10_000
     max_connections: int = 1_000
     max_unread_bytes: int = 1024 * 1024 * 1024

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -22,7 +23,7 @@ from penstock.broker.errors import ApiError
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topic_config import BROKER_KEYS, TOPIC_CONFIGS, ConfigType, check_topic_configs
 from penstock.broker.topics import ALL_BROKERS
-from penstock.wire.codec import Message
+from penstock.wire.codec import LazyArray, Message
 
 
 class _Source(IntEnum):
@@ -50,18 +51,18 @@ class _Operation(IntEnum):
 
 def describe_configs(state: BrokerState, request: Request) -> Message:
     """Answer DescribeConfigs for topics, groups and the broker."""
-    results = []
-    for resource in request.body["resources"]:
-        answer: Message = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
-        try:
-            entries = _entries(state, resource)
-            keys: list[str] | None = resource["configuration_keys"]
-            # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
-            answer["configs"] = [entry for entry in entries if not keys or entry["name"] in keys]
-        except ApiError as error:
-            answer |= {"error_code": error.code, "error_message": error.message}
-        results.append(answer)
-    return {"results": results}
+    return {"results": LazyArray(request.body["resources"], partial(_describe, state))}
+
+
+def _describe(state: BrokerState, resource: Message) -> Message:
+    answer: Message = {"resource_type": resource["resource_type"], "resource_name": resource["resource_name"]}
+    try:
+        entries = _entries(state, resource)
+    except ApiError as error:
+        return answer | {"error_code": error.code, "error_message": error.message}
+    keys: list[str] | None = resource["configuration_keys"]
+    # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
+    return answer | {"configs": [entry for entry in entries if not keys or entry["name"] in keys]}
 
 
 def _entries(state: BrokerState, resource: Message) -> list[Message]:

@@ -10,7 +10,8 @@ Rules:
 - Each frame gets its own buffer, and records are passed on as views of it. The buffer grows with what has arrived,
   whatever length was announced.
 - A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
-  idle connections lock nobody out. If clients leave too much unread, the one that has not read for longest is closed.
+  idle connections lock nobody out. If clients leave too much unread, the one that has not read for longest is closed,
+  and if too much of their requests has arrived but none is complete, the one whose request has not grown for longest.
 - A client above its quota gets its answer at once, and nothing is read from it for the time that the answer names.
 - A request that cannot be understood closes the connection and is logged; it never stops the broker.
 """
@@ -27,14 +28,16 @@ from typing import Final, NamedTuple, cast
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
-from penstock.broker.apis import API_VERSIONS, Api, api_versions_response
+from penstock.broker.apis import API_VERSIONS, PRODUCE, Api, api_versions_response
+from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ConnectionClosingError
 from penstock.broker.state import BrokerState, Request
 from penstock.log_limits import limit_rate
 from penstock.wire.codec import Message, is_flexible, request_decoder, response_encoder
-from penstock.wire.primitives import INT16, Cursor, MalformedMessageError, Sink
+from penstock.wire.primitives import INT16, Cursor, MalformedMessageError, OversizedMessageError, Sink
 
 _SIZE: Final = struct.Struct(">i")
+_SIZE_AND_KEY: Final = struct.Struct(">ih")
 _HEADER: Final = struct.Struct(">hhi")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
@@ -47,6 +50,42 @@ _FIRST_BUFFER: Final = 64 * 1024
 
 _JOINED_BYTES: Final = 64 * 1024
 """Bytes of a response below which joining its parts costs less than writing each."""
+
+
+class _Holders:
+    """Connections that hold memory until their clients go on, those that have waited longest first.
+
+    Args:
+        most_bytes: the most memory that all of them hold.
+        what: what they hold, and the name of the limit, for messages.
+    """
+
+    def __init__(self, most_bytes: int, what: str) -> None:
+        self._most_bytes = most_bytes
+        self._what = what
+        self._bytes: dict[Connection, int] = {}
+        self._sum = 0
+
+    def note(self, connection: Connection, size: int) -> None:
+        """Take note of what a connection holds from now on, and close those that have waited longest where all of them
+        hold too much.
+
+        Args:
+            connection: the connection.
+            size: how much it holds (bytes).
+        """
+        self.forget(connection)
+        self._bytes[connection] = size
+        self._sum += size
+        while self._sum > self._most_bytes:
+            slowest = next(iter(self._bytes))
+            _log.warning("%d bytes of %s: closed the connection that has waited longest", self._sum, self._what)
+            self.forget(slowest)
+            slowest.close()
+
+    def forget(self, connection: Connection) -> None:
+        """Take note that a connection holds nothing any more."""
+        self._sum -= self._bytes.pop(connection, 0)
 
 
 class _Call(NamedTuple):
@@ -66,15 +105,18 @@ _log = limit_rate(logging.getLogger(__name__))
 class Connections:
     """The open connections, least recently used first."""
 
-    def __init__(self, most: int, max_idle_ms: int, max_unread_bytes: int) -> None:
-        """Take how many there may be, after how long (ms) without use one is closed, and how many bytes of answers may
-        wait for clients to read them."""
-        self._most = most
-        self._max_unread = max_unread_bytes
-        self._unread: dict[Connection, int] = {}
-        self._max_idle = max_idle_ms / 1000
+    def __init__(self, config: BrokerConfig) -> None:
+        """Take the limits: how many there may be, how long one may be idle, and how much memory all may hold."""
+        self._most = config.max_connections
+        self._max_idle = config.connections_max_idle_ms / 1000
         self._used: dict[Connection, float] = {}
         self._is_closed = False
+        self.unread = _Holders(config.max_unread_bytes, "answers are not read (max_unread_bytes)")
+        """Clients that do not read their answers."""
+        self.partial = _Holders(
+            config.max_partial_request_bytes, "requests have not arrived completely (max_partial_request_bytes)"
+        )
+        """Clients whose requests have not arrived completely."""
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._used))
@@ -104,26 +146,8 @@ class Connections:
     def leave(self, connection: Connection) -> None:
         """Forget one that is closed."""
         self._used.pop(connection, None)
-        self._unread.pop(connection, None)
-
-    def note_unread(self, connection: Connection, size: int) -> None:
-        """Take note of a client that does not read its answer; close those that have not read for longest where all
-        of them have too much to read.
-
-        Args:
-            connection: the connection.
-            size: bytes of the answer.
-        """
-        self._unread[connection] = size
-        while sum(self._unread.values()) > self._max_unread:
-            slowest = next(iter(self._unread))
-            _log.warning("answers of more than %d bytes are not read (max_unread_bytes): closed one", self._max_unread)
-            self.leave(slowest)
-            slowest.close()
-
-    def note_read(self, connection: Connection) -> None:
-        """Take note that a client has read its answer."""
-        self._unread.pop(connection, None)
+        self.unread.forget(connection)
+        self.partial.forget(connection)
 
     def note_use(self, connection: Connection) -> None:
         """Take note that one is in use now."""
@@ -194,13 +218,13 @@ class Connection(asyncio.BufferedProtocol):
         """Take no more requests while the client does not read its responses."""
         self._client_is_slow = True
         if self._transport is not None:
-            self._connections.note_unread(self, self._transport.get_write_buffer_size())
+            self._connections.unread.note(self, self._transport.get_write_buffer_size())
         self._apply_flow()
 
     def resume_writing(self) -> None:
         """Go on when the client has read its responses."""
         self._client_is_slow = False
-        self._connections.note_read(self)
+        self._connections.unread.forget(self)
         self._go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -228,12 +252,16 @@ class Connection(asyncio.BufferedProtocol):
             if self._filled < self._size:
                 return None
             frame, self._frame, self._filled = self._frame, None, 0
+            self._connections.partial.forget(self)
             return frame
         if self._filled < _SIZE.size or self._transport is None or self._transport.is_closing():
             return None
         size: int = _SIZE.unpack_from(self._inbox)[0]
-        if not _HEADER.size <= size <= self._state.config.max_request_bytes:
-            self._refuse(f"a request of {size} bytes; the limit is {self._state.config.max_request_bytes}")
+        most = self._most_request_bytes()
+        if not _HEADER.size <= size <= most:
+            self._refuse(f"a request of {size} bytes; the limit is {most}")
+            return None
+        if self._filled < _SIZE_AND_KEY.size:
             return None
         end = _SIZE.size + size
         if end <= self._filled:
@@ -249,9 +277,19 @@ class Connection(asyncio.BufferedProtocol):
             self._frame[: self._filled] = self._inbox[_SIZE.size : _SIZE.size + self._filled]
         return None
 
+    def _most_request_bytes(self) -> int:
+        config = self._state.config
+        if self._filled < _SIZE_AND_KEY.size:
+            return config.max_request_bytes
+        _, key = _SIZE_AND_KEY.unpack_from(self._inbox)
+        if key == PRODUCE:
+            return config.max_request_bytes
+        return min(config.max_request_bytes, config.max_other_request_bytes)
+
     def _grow(self, frame: memoryview) -> None:
         self._frame = memoryview(bytearray(min(self._size, 4 * len(frame))))
         self._frame[: self._filled] = frame
+        self._connections.partial.note(self, len(self._frame))
 
     def _apply_flow(self) -> None:
         if self._transport is None or self._transport.is_closing():
@@ -306,13 +344,14 @@ class Connection(asyncio.BufferedProtocol):
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
         request = Request(version, request_decoder(key, version)(cursor), client_id, self._host)
+        size = len(frame)  # the frame itself need not stay while the answer waits
         started = time.perf_counter()
         before_waiting_ms: float | None = None
 
         def handled() -> _Call:
             # Of an answer that had to wait counts what was done before, for the time of waiting must not.
             busy_ms = (time.perf_counter() - started) * 1000 if before_waiting_ms is None else before_waiting_ms
-            return _Call(key, version, correlation_id, client_id, len(frame), busy_ms)
+            return _Call(key, version, correlation_id, client_id, size, busy_ms)
 
         answer = api.handler(self._state, request)
         if isinstance(answer, LaterAnswer):
@@ -349,7 +388,12 @@ class Connection(asyncio.BufferedProtocol):
         has_tagged_header = call.key != API_VERSIONS and is_flexible(call.key, call.version)
         if has_tagged_header:
             sink.varint(0)
-        response_encoder(call.key, call.version)(sink, response)
+        try:
+            response_encoder(call.key, call.version)(sink, response)
+            sink.check_size()
+        except OversizedMessageError as error:
+            self._refuse(f"the answer to a request of API {call.key} is {error}")
+            return
         size = sink.size
         prefix = _RESPONSE_HEADER.pack(_SIZE.size + size, call.correlation_id)
         if size < _JOINED_BYTES:
@@ -357,6 +401,8 @@ class Connection(asyncio.BufferedProtocol):
         else:
             for chunk in (prefix, *sink.chunks):
                 self._transport.write(memoryview(chunk))
+            if self._client_is_slow:  # what followed the first chunk counts, too
+                self._connections.unread.note(self, self._transport.get_write_buffer_size())
 
     def _stop_throttling(self) -> None:
         self._throttling = None

@@ -8,7 +8,7 @@ are not made: the session id of every answer is 0, which switches them off in al
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
@@ -154,25 +154,30 @@ class Fetch(LaterAnswer):
         self._finish()
 
     def _find_partitions(self) -> None:
+        # As in Kafka, a partition that is wanted twice is answered once, as it is wanted last.
+        topics: dict[object, tuple[Message, dict[int, Message]]] = {}
         for topic in self._body["topics"]:
-            found = self._find(topic)
+            _, wanted = topics.setdefault(topic.get("topic_id", topic.get("topic")), (topic, {}))
+            wanted.update((partition["partition"], partition) for partition in topic["partitions"])
+        for topic, wanted in topics.values():
+            found = self._find(topic, wanted.values())
             self._partitions += found
             self._response["responses"].append(topic | {"partitions": [one.answer for one in found]})
 
-    def _find(self, topic: Message) -> list[_FetchedPartition]:
+    def _find(self, topic: Message, partitions: Iterable[Message]) -> list[_FetchedPartition]:
         topics, is_committed = self._state.topics, self._body.get("isolation_level", 0) == READ_COMMITTED
         try:
             found = topics.by_id(topic["topic_id"]) if "topic_id" in topic else topics.by_name(topic["topic"])
         except ApiError as error:
-            return [_FetchedPartition(None, wanted, error.code, is_committed) for wanted in topic["partitions"]]
-        partitions = []
-        for wanted in topic["partitions"]:
+            return [_FetchedPartition(None, wanted, error.code, is_committed) for wanted in partitions]
+        fetched = []
+        for wanted in partitions:
             try:
                 partition = partition_of(found, wanted["partition"])
-                partitions.append(_FetchedPartition(partition, wanted, ErrorCode.none, is_committed))
+                fetched.append(_FetchedPartition(partition, wanted, ErrorCode.none, is_committed))
             except ApiError as error:
-                partitions.append(_FetchedPartition(None, wanted, error.code, is_committed))
-        return partitions
+                fetched.append(_FetchedPartition(None, wanted, error.code, is_committed))
+        return fetched
 
     def _is_enough(self, partitions: Sequence[_FetchedPartition]) -> bool:
         """Read what has come, and return whether the response need not wait."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -9,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.authorized_operations import ON_GROUP
 from penstock.broker.errors import ApiError
 from penstock.broker.state import BrokerState, Request
-from penstock.wire.codec import Message
+from penstock.wire.codec import LazyArray, Message
 
 _NO_SUCH_GROUP_VERSION: Final = 6
 """The version of DescribeGroups from which an unknown group is an error, not a dead group."""
@@ -17,35 +18,32 @@ _NO_SUCH_GROUP_VERSION: Final = 6
 
 def describe_groups(state: BrokerState, request: Request) -> Message:
     """Answer DescribeGroups."""
-    groups = [_describe_group(state, group_id, request.version) for group_id in request.body["groups"]]
-    return {"groups": [_with_authorized_operations(group, request) for group in groups]}
+    return {"groups": LazyArray(request.body["groups"], partial(_describe_group, state, request))}
 
 
 def _with_authorized_operations(group: Message, request: Request) -> Message:
-    if not request.body.get("include_authorized_operations") or group["error_code"] != ErrorCode.none:
-        return group
-    return group | {"authorized_operations": ON_GROUP}
+    is_wanted = request.body.get("include_authorized_operations")
+    return group | {"authorized_operations": ON_GROUP} if is_wanted else group
 
 
-def _describe_group(state: BrokerState, group_id: str, version: int) -> Message:
+def _describe_group(state: BrokerState, request: Request, group_id: str) -> Message:
     try:
-        return {"error_code": ErrorCode.none} | state.groups.describe(group_id)
+        return _with_authorized_operations(state.groups.describe(group_id), request)
     except ApiError as error:
         missing: Message = {"group_id": group_id, "group_state": "Dead"}
-        if version < _NO_SUCH_GROUP_VERSION:
+        if request.version < _NO_SUCH_GROUP_VERSION:
             return missing | {"error_code": ErrorCode.none}
         return missing | {"error_code": error.code, "error_message": error.message}
 
 
 def consumer_group_describe(state: BrokerState, request: Request) -> Message:
     """Answer ConsumerGroupDescribe."""
-    groups = [_describe_consumers(state, group_id) for group_id in request.body["group_ids"]]
-    return {"groups": [_with_authorized_operations(group, request) for group in groups]}
+    return {"groups": LazyArray(request.body["group_ids"], partial(_describe_consumers, state, request))}
 
 
-def _describe_consumers(state: BrokerState, group_id: str) -> Message:
+def _describe_consumers(state: BrokerState, request: Request, group_id: str) -> Message:
     try:
-        return {"error_code": ErrorCode.none} | state.groups.describe_consumers(group_id)
+        return _with_authorized_operations(state.groups.describe_consumers(group_id), request)
     except ApiError as error:
         return {"group_id": group_id, "error_code": error.code, "error_message": error.message}
 

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, is_zstd, read_header
 from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
+from penstock.broker.log_validator import MOST_REFUSED
 from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
@@ -63,16 +64,14 @@ def produce(state: BrokerState, request: Request) -> Message | None:
         )
     elif transactional:
         refusals = check_transactional_produce(state, request, transactional)
-    responses = [
-        {
-            "name": topic["name"],
-            "partition_responses": [
-                _produce_partition(state, request, topic["name"], partition, refusals)
-                for partition in topic["partition_data"]
-            ],
-        }
-        for topic in request.body["topic_data"]
-    ]
+    responses: list[Message] = []
+    most_refused = MOST_REFUSED
+    for topic in request.body["topic_data"]:
+        answers: list[Message] = []
+        for partition in topic["partition_data"]:
+            answers.append(_produce_partition(state, request, topic["name"], partition, refusals, most_refused))
+            most_refused -= len(answers[-1].get("record_errors", ()))
+        responses.append({"name": topic["name"], "partition_responses": answers})
     return None if acks == _NO_ACKS else {"responses": responses}
 
 
@@ -94,7 +93,12 @@ def _transactional_batches(state: BrokerState, request: Request) -> dict[TopicPa
 
 
 def _produce_partition(
-    state: BrokerState, request: Request, topic: str, wanted: Message, refusals: Mapping[TopicPartition, ApiError]
+    state: BrokerState,
+    request: Request,
+    topic: str,
+    wanted: Message,
+    refusals: Mapping[TopicPartition, ApiError],
+    most_refused: int,
 ) -> Message:
     index: int = wanted["index"]
     try:
@@ -116,7 +120,8 @@ def _produce_partition(
             answer["log_append_time"] = read_header(records).max_timestamp
         return answer
     except RefusedRecordsError as error:
-        refused = [{"batch_index": place, "batch_index_error_message": reason} for place, reason in error.records]
+        named = error.records[:most_refused]
+        refused = [{"batch_index": place, "batch_index_error_message": reason} for place, reason in named]
         answer = {"index": index, "error_code": error.code, "base_offset": -1, "error_message": error.message}
         return answer | {"record_errors": refused}
     except ApiError as error:

@@ -6,6 +6,7 @@ Not here: which commits a group accepts (groups/coordinator.py), and offsets in 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -14,7 +15,7 @@ from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import MAX_OFFSET_METADATA, CommittedOffset, TopicPartition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import Topic, partition_of
-from penstock.wire.codec import Message
+from penstock.wire.codec import LazyArray, Message
 
 _DEFAULT_RETENTION: Final = -1
 
@@ -95,15 +96,15 @@ def _checked_offset(state: BrokerState, topic: Topic, partition: Message) -> Com
 
 def offset_fetch(state: BrokerState, request: Request) -> Message:
     """Answer OffsetFetch; up to version 7 for one group, then for several."""
-    groups: list[Message] = request.body.get("groups", [request.body])
-    needs_stable: bool = request.body.get("require_stable", False)
-    answers = [_fetch_group(state, group, needs_stable, request.version) for group in groups if "group_id" in group]
-    first: Message = answers[0] if answers else {"topics": []}
-    return {"topics": first["topics"], "error_code": first.get("error_code", ErrorCode.none), "groups": answers}
+    groups: list[Message] | None = request.body.get("groups")
+    if groups is None:
+        return _fetch_group(state, request, request.body)
+    return {"groups": LazyArray(groups, partial(_fetch_group, state, request))}
 
 
-def _fetch_group(state: BrokerState, wanted: Message, needs_stable: bool, version: int) -> Message:
+def _fetch_group(state: BrokerState, request: Request, wanted: Message) -> Message:
     group: str = wanted["group_id"]
+    needs_stable: bool = request.body.get("require_stable", False)
     try:
         state.groups.check_fetch(group, wanted.get("member_id"), wanted.get("member_epoch", -1))
     except ApiError as error:
@@ -117,7 +118,7 @@ def _fetch_group(state: BrokerState, wanted: Message, needs_stable: bool, versio
         topics = [{"name": name, "partition_indexes": numbers} for name, numbers in indexes.items()]
     return {
         "group_id": group,
-        "topics": [_fetch_topic(state, group, topic, needs_stable, version) for topic in topics],
+        "topics": [_fetch_topic(state, group, topic, needs_stable, request.version) for topic in topics],
     }
 
 

@@ -110,8 +110,8 @@ def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
             yield offset, timestamp
 
 
-def records_without_key(view: memoryview) -> list[int]:
-    """Return the places in a batch, from 0, of the records that have no key.
+def records_without_key(view: memoryview) -> Iterator[int]:
+    """Yield the places in a batch, from 0, of the records that have no key.
 
     Args:
         view: bytes that begin with a checked batch.
@@ -121,8 +121,9 @@ def records_without_key(view: memoryview) -> list[int]:
     """
     header = read_header(view)
     with _reading(header):
-        framed = enumerate(_framed_records(view, header))
-        return [place for place, (record, key_at, *_) in framed if _unpack_varint(record, key_at)[0] < 0]
+        for place, (record, key_at, *_) in enumerate(_framed_records(view, header)):
+            if _unpack_varint(record, key_at)[0] < 0:
+                yield place
 
 
 def stored_records(view: memoryview) -> Iterator[StoredRecord]:

@@ -147,7 +147,7 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
             f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
             "writable"
         ) from error
-    connections = Connections(config.max_connections, config.connections_max_idle_ms, config.max_unread_bytes)
+    connections = Connections(config)
     state: BrokerState | None = None
     apis = dict(APIS)
     if input != Input.UNUSED:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import shutil
 import uuid
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -17,10 +19,11 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock.broker.config_apis import topic_config_entries
 from penstock.broker.errors import ApiError
+from penstock.broker.metadata_store import TopicRow
 from penstock.broker.partition import LEADER_EPOCH
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topics import Topic
-from penstock.wire.codec import Message
+from penstock.wire.codec import LazyArray, Message
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
@@ -31,16 +34,16 @@ _MOST_PARTITIONS: Final = 2_000
 def metadata(state: BrokerState, request: Request) -> Message:
     """Answer Metadata: the broker and the topics that were asked for, made where the request allows it."""
     wanted: list[Message] | None = request.body["topics"]
+    found: Sequence[Topic | Message]
     # Version 0 has no null: there an empty list asks for all topics.
     if wanted is None or (request.version == 0 and not wanted):
-        topics = [_topic_metadata(topic) for topic in state.topics.all()]
+        found = state.topics.all()
     else:
         may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
-        topics = [_wanted_metadata(state, topic, may_create) for topic in wanted]
-    if request.body.get("include_topic_authorized_operations"):
-        for topic in topics:
-            if topic["error_code"] == ErrorCode.none:
-                topic["topic_authorized_operations"] = ON_TOPIC
+        # As in Kafka, what is wanted twice is answered once.
+        distinct = {(topic["name"], topic.get("topic_id", _NO_TOPIC_ID)): None for topic in wanted}
+        found = [_wanted_topic(state, *names, may_create) for names in distinct]
+    topics = LazyArray(found, partial(_topic_metadata, request))
     return {
         "brokers": [{"node_id": NODE_ID, "host": state.host, "port": state.port}],
         "cluster_id": state.cluster_id,
@@ -55,13 +58,10 @@ def _on_cluster(request: Request) -> Message:
     return {"cluster_authorized_operations": ON_CLUSTER} if is_wanted else {}
 
 
-def _wanted_metadata(state: BrokerState, wanted: Message, may_create: bool) -> Message:
-    name: str | None = wanted["name"]
-    topic_id: uuid.UUID = wanted.get("topic_id", _NO_TOPIC_ID)
+def _wanted_topic(state: BrokerState, name: str | None, topic_id: uuid.UUID, may_create: bool) -> Topic | Message:
+    """Return a topic, or the answer that says why there is none."""
     try:
-        if name is None:
-            return _topic_metadata(state.topics.by_id(topic_id))
-        return _topic_metadata(_find_or_create(state, name, may_create))
+        return state.topics.by_id(topic_id) if name is None else _find_or_create(state, name, may_create)
     except ApiError as error:
         # Versions before 12 have no null here, and always ask by name.
         return {"error_code": error.code, "name": name, "topic_id": topic_id}
@@ -76,8 +76,12 @@ def _find_or_create(state: BrokerState, name: str, may_create: bool) -> Topic:
     return state.topics.create(name, None, {})
 
 
-def _topic_metadata(topic: Topic) -> Message:
-    return {
+def _topic_metadata(request: Request, topic: Topic | Message) -> Message:
+    if not isinstance(topic, Topic):
+        return topic
+    is_wanted = request.body.get("include_topic_authorized_operations")
+    operations: Message = {"topic_authorized_operations": ON_TOPIC} if is_wanted else {}
+    return operations | {
         "error_code": ErrorCode.none,
         "name": topic.name,
         "topic_id": topic.topic_id,
@@ -111,7 +115,8 @@ def describe_topic_partitions(state: BrokerState, request: Request) -> Message:
             continue
         if room <= 0:
             return {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
-        topic = {**_wanted_metadata(state, {"name": name}, False), "topic_authorized_operations": ON_TOPIC}
+        found = _wanted_topic(state, name, _NO_TOPIC_ID, False)
+        topic = {**_topic_metadata(request, found), "topic_authorized_operations": ON_TOPIC}
         topics.append(topic)
         partitions = topic.get("partitions", [])
         first = cursor["partition_index"] if name == cursor["topic_name"] else 0
@@ -144,23 +149,33 @@ def create_topics(state: BrokerState, request: Request) -> Message:
     """Answer CreateTopics."""
     wanted: list[Message] = request.body["topics"]
     times = Counter(topic["name"] for topic in wanted)
-    return {"topics": [_create_topic(state, request, topic, times) for topic in wanted]}
+    created = [_create_topic(state, request, topic, times) for topic in wanted]
+    return {"topics": LazyArray(created, partial(_created_topic, state))}
 
 
-def _create_topic(state: BrokerState, request: Request, wanted: Message, times: Counter[str]) -> Message:
+def _create_topic(state: BrokerState, request: Request, wanted: Message, times: Counter[str]) -> TopicRow | Message:
+    """Create a topic, and return it or the answer that says why it was not created."""
     name: str = wanted["name"]
     try:
         if times[name] > 1:
-            raise ApiError(ErrorCode.invalid_request, f"topic {name!r} appears {times[name]} times in one request")
+            raise ApiError(
+                ErrorCode.invalid_request, f"topic {name[:260]!r} appears {times[name]} times in one request"
+            )
         partitions = _partition_count(request, wanted)
         configs = {config["name"]: config["value"] for config in wanted["configs"]}
         created = state.topics.check_new(name, partitions, configs)
         if not request.body["validate_only"]:
             state.topics.create_checked(created)
+        return created
     except ApiError as error:
         return {"name": name, "error_code": error.code, "error_message": error.message}
+
+
+def _created_topic(state: BrokerState, created: TopicRow | Message) -> Message:
+    if not isinstance(created, TopicRow):
+        return created
     return {
-        "name": name,
+        "name": created.name,
         "topic_id": created.topic_id,
         "num_partitions": created.partitions,
         "replication_factor": 1,

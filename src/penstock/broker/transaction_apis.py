@@ -11,6 +11,7 @@ ones and in Produce.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -28,7 +29,7 @@ from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import OFFSETS_TOPIC
 from penstock.broker.transaction_log import NO_EPOCH, NO_ID, State
 from penstock.broker.transactions import Producer
-from penstock.wire.codec import Message
+from penstock.wire.codec import LazyArray, Message
 
 _FIRST_BATCHED_ADD: Final = 4
 _FIRST_ABORTABLE_PRODUCE: Final = 11
@@ -298,9 +299,7 @@ def describe_producers(state: BrokerState, request: Request) -> Message:
         "topics": [
             {
                 "name": topic["name"],
-                "partitions": [
-                    _describe_partition(state, topic["name"], index) for index in topic["partition_indexes"]
-                ],
+                "partitions": LazyArray(topic["partition_indexes"], partial(_describe_partition, state, topic["name"])),
             }
             for topic in request.body["topics"]
         ]
@@ -330,7 +329,7 @@ def _describe_partition(state: BrokerState, topic: str, index: int) -> Message:
 
 def describe_transactions(state: BrokerState, request: Request) -> Message:
     """Answer DescribeTransactions."""
-    return {"transaction_states": [_describe(state, wanted) for wanted in request.body["transactional_ids"]]}
+    return {"transaction_states": LazyArray(request.body["transactional_ids"], partial(_describe, state))}
 
 
 def _describe(state: BrokerState, transactional_id: str) -> Message:

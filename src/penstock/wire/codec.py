@@ -7,6 +7,7 @@ Rules:
 - A message is a plain dict by the field names of kio; times are integers in milliseconds, error codes integers. An
   encoder ignores keys that its version does not know and fills missing ones with the schema's default, so one handler
   serves all versions of its API. A tagged field is written where its key is there.
+- An array whose elements are large, or many for one element of the request, is a LazyArray.
 - kio's schemas are used, its reader is not: that one reserves memory for any count in a message, and aborts the process
   if it is too much.
 - Neighbouring numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4
@@ -21,14 +22,16 @@ import datetime
 import struct
 import types
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import chain, groupby
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 from kio.index import load_request_schema, load_response_schema
 
 from penstock.wire.primitives import INT8, INT16, Cursor, MalformedMessageError, Sink
+
+T = TypeVar("T")
 
 Message = dict[str, Any]
 """A request, a response or a part of one: values by field name."""
@@ -55,6 +58,27 @@ _NUMBERS: Final = {
     "timedelta_i64": "q",
     "datetime_i64": "q",
 }
+
+
+class LazyArray(Generic[T]):
+    """An array whose elements are made while they are written, so that one of them at a time is in memory.
+
+    Args:
+        sources: what the elements are made of.
+        make: makes one; it is called once for each, in their order.
+    """
+
+    __slots__ = ("_make", "_sources")
+
+    def __init__(self, sources: Collection[T], make: Callable[[T], Any]) -> None:
+        self._sources = sources
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(self._make, self._sources)
 
 
 class Codec(NamedTuple):
@@ -150,10 +174,11 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
             raise MalformedMessageError(f"null at byte {cursor.position} instead of an array")
         return [item.decode(cursor) for _ in cursor.elements(length)]
 
-    def encode(sink: Sink, value: list[Any] | None) -> None:
+    def encode(sink: Sink, value: list[Any] | LazyArray[Any] | None) -> None:
         if value is None:
             sink.length(-1, compact)
             return
+        sink.check_size()
         sink.length(len(value), compact)
         for element in value:
             item.encode(sink, element)

@@ -4,7 +4,8 @@ Not here: which fields a message has (codec.py), and sockets.
 
 Rules: no length from the wire is trusted; reading past the frame raises MalformedMessageError, an array cannot have
 more elements than the frame has bytes left, and a message at most as many as its reader allows. Bytes and records are
-passed as views of the frame, never copied.
+passed as views of the frame, never copied. What is written has a limit, too: a short request may name one large thing
+again and again.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ INT32: Final = struct.Struct(">i")
 MOST_ELEMENTS: Final = 50_000
 """Elements of arrays and tagged fields of one request: to decode them takes time in which no other client is served."""
 
+MOST_WRITTEN: Final = 128 * 1024 * 1024
+"""Bytes of one message that is written: more than librdkafka takes (`receive.message.max.bytes`, 100 MB)."""
+
 _COPY_BELOW: Final = 8192
+
+
+class OversizedMessageError(StreamsError):
+    """A message that is written has more bytes than it may; it is not sent."""
 
 
 class MalformedMessageError(StreamsError):
@@ -145,24 +153,40 @@ class Cursor:
 
 
 class Sink:
-    """Collects the bytes of one response; large byte strings are kept as they are, without a copy."""
+    """Collects the bytes of one message; large byte strings are kept as they are, without a copy.
 
-    __slots__ = ("_tail", "chunks")
+    Args:
+        most_bytes: how many bytes the message may have.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_most_bytes", "_tail", "_without_tail", "chunks")
+
+    def __init__(self, most_bytes: int = MOST_WRITTEN) -> None:
+        self._most_bytes = most_bytes
         self._tail = bytearray()
+        self._without_tail = 0
         self.chunks: list[bytes | bytearray | memoryview] = [self._tail]
 
     @property
     def size(self) -> int:
         """Bytes of all chunks."""
-        return sum(map(len, self.chunks))
+        return self._without_tail + len(self._tail)
+
+    def check_size(self) -> None:
+        """Check that the message is not too large.
+
+        Raises:
+            OversizedMessageError: it is.
+        """
+        if self.size > self._most_bytes:
+            raise OversizedMessageError(f"a message of more than {self._most_bytes} bytes")
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Append bytes; the caller must not change a large buffer afterwards."""
         if len(data) < _COPY_BELOW:
             self._tail += data
         else:
+            self._without_tail += len(self._tail) + len(data)
             self._tail = bytearray()
             self.chunks += [data, self._tail]
 
