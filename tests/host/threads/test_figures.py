@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Consumed, Produced
+from penstock.host.layout import layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures, progress_line
+from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.vocabulary import OpenedState
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, PUNCTUATE, Operation, streams_metrics
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.serdes import Serdes
+from penstock.state.memory import MemoryBase
+from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.idling import NO_WAIT
+from penstock.task.task_checkpoint import TaskCheckpoint
 
 TASK = TaskId(1, 0)
 
@@ -53,6 +65,30 @@ def test_tasks_and_commits_are_measured() -> None:
     assert measured.operations[Operation(DROPPED_RECORDS, "1_0")].number == 1
     names = {name.name for name in streams_metrics("client", {}, figures.snapshot(), measured)}
     assert {"commit-latency-max", "punctuate-rate", "dropped-records-total"} <= names
+
+
+def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
+    builder = StreamsBuilder()
+    bytes_ = Serdes.bytes()
+    builder.stream("in", Consumed.with_(bytes_, bytes_)).to("out", Produced.with_(bytes_, bytes_).with_name("sink"))
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": ""})
+    runner = TaskRunner(layout_of(built_topology(builder.build(), "app"), config, {"in": 1, "out": 1}), {"out": 1})
+    task, partition = TaskId(0, 0), TopicPartition("in", 0)
+    state = OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint())
+    runner.do(v.Start(task, state, 0))
+    records = RecordBatch.of([(b"k", b"v", time, offset, ()) for offset, time in enumerate((1_000, 3_000))])
+    runner.do(v.Run(task, [(partition, records)], NO_WAIT, 1_000_000))
+    figures = Figures(2, 30_000, lambda topic: False, lambda: 0)
+    figures.take(runner.do(v.Prepare(task, 1_000_000)))
+    figures.take(runner.do(v.Prepare(task, 2_000_000)))
+    found = {
+        (name.name, *(tag for key, tag in name.tag_items if key != "client-id")): metric.metric_value
+        for name, metric in streams_metrics("client", {}, {}, figures.measured()).items()
+    }
+    assert found["process-latency-max", "0_0"] == found["process-latency-avg", "0_0"] > 0
+    least, average, most = (found[f"record-e2e-latency-{end}", "0_0", "sink"] for end in ("min", "avg", "max"))
+    assert (average - least, most - average) == (1_000, 1_000)
+    assert least >= 997_000
 
 
 def test_a_line_says_what_was_done_between_two_snapshots() -> None:

@@ -14,6 +14,7 @@ from penstock.clock import SystemClock
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.committing import offsets_of
 from penstock.host.layout import Layout
+from penstock.host.task_measuring import TaskMeasuring
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
@@ -252,6 +253,7 @@ class ActiveStreamTask:
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0
+        self._measuring = TaskMeasuring(layout.spec(id))
         self._task = StreamTask(
             layout.spec(id),
             id,
@@ -313,10 +315,15 @@ class ActiveStreamTask:
         task.advance_wall_clock(action.now_ms)
         for (topic, partition), batch in action.records:
             task.add_records(topic, partition, batch)
+        before = time.perf_counter_ns()
         records = task.process(action.wait)
+        now = time.perf_counter_ns()
+        self._measuring.processed(records, now - before)
+        output = task.take_output()
+        self._measuring.written(output, action.now_ms + (now - began) // 1_000_000)
         return v.Ran(
             self._id,
-            task.take_output(),
+            output,
             task.positions(),
             task.buffered_bytes,
             task.next_wall_clock_ms(),
@@ -335,10 +342,12 @@ class ActiveStreamTask:
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
         offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint)
+        self._measuring.written(commit.output, now_ms)
+        measured = {**commit.measured, **self._measuring.take()}
         dropped = sum(commit.dropped_records.values())
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]
-        return v.Prepared(self._id, output, offsets, commit.measured, commit.sensors, dropped - before)
+        return v.Prepared(self._id, output, offsets, measured, commit.sensors, dropped - before)
 
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes of the commit to the base, with how far the changelogs have them."""
