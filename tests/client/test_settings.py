@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
 
 from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, client_settings
 from penstock.config import StreamsConfig
@@ -44,6 +47,36 @@ def test_defaults_can_be_overridden_under_either_name_of_a_key() -> None:
     assert made["queue.buffering.max.ms"] == 70
     assert "linger.ms" not in made
     assert settings(CONSUMER, max__partition__fetch__bytes=9)["fetch.message.max.bytes"] == 9
+
+
+@pytest.mark.parametrize(("role", "make"), [(CONSUMER, Consumer), (PRODUCER, Producer), (ADMIN, AdminClient)])
+def test_a_client_does_not_get_keys_of_the_others_for_which_librdkafka_warns(
+    role: str, make: Callable[[dict[str, Any]], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    keys: dict[str, Any] = {
+        "session.timeout.ms": 20_000,
+        "heartbeat.interval.ms": 2_000,
+        "max.poll.interval.ms": 400_000,
+        "group.instance.id": "one",
+        "fetch.min.bytes": 2,
+        "max.partition.fetch.bytes": 1_000_000,
+        "acks": "all",
+        "compression.type": "zstd",
+        "linger.ms": 7,
+        "delivery.timeout.ms": 5_000,
+        "transaction.timeout.ms": 9_000,
+        "statistics.interval.ms": 60_000,
+    }
+    made = settings(role, **keys, bootstrap__servers="localhost:1")
+    with caplog.at_level(logging.DEBUG):
+        client = make({**made, "logger": logging.getLogger("test.librdkafka")})
+        client.poll(0)
+    assert "CONFWARN" not in caplog.text
+
+
+def test_a_key_of_other_clients_reaches_a_client_by_its_prefix() -> None:
+    assert "fetch.min.bytes" not in settings(PRODUCER, fetch__min__bytes=2)
+    assert settings(PRODUCER, producer__fetch__min__bytes=2)["fetch.min.bytes"] == 2
 
 
 def test_names_of_the_java_clients_are_translated() -> None:

@@ -8,14 +8,15 @@ from penstock.client.confluent.statistics import ClientStatistics
 from penstock.metrics.measurements import Measurement
 
 
-def report(sent: int, throttled: int = 0) -> str:
+def report(sent: int, throttled: int = 0, client: str = "app-consumer") -> str:
     broker = {
         "throttle": {"min": throttled, "max": throttled, "sum": throttled, "cnt": 1},
         "rtt": {"min": 1_000, "max": 3_000, "sum": 4_000, "cnt": 2},
     }
     partitions = {"0": {"fetchq_size": 30}, "1": {"fetchq_size": 12}}
     told = {
-        "name": "app-consumer#consumer-1",
+        "name": f"{client}#consumer-1",
+        "client_id": client,
         "brokers": {"one": broker, "bootstrap": {}},
         "topics": {"in": {"partitions": partitions}},
         "msg_size": 7,
@@ -47,3 +48,13 @@ def test_buffers_of_producers_are_their_queues_and_admins_are_left_out() -> None
     assert found["buffered-bytes/client/producer"] == Measurement(1, 7, 7, 7)
     assert "produce-throttle-time/client/producer" in found
     assert not [name for name in found if name.endswith("admin")]
+
+
+def test_an_application_takes_the_reports_of_its_own_clients() -> None:
+    statistics = ClientStatistics()
+    statistics.report("consumer", report(100, client="app-consumer"))
+    statistics.report("consumer", report(100, client="other-consumer"))
+    found = statistics.take_of(["app-consumer", "app-producer"])
+    assert found["buffered-bytes/client/consumer"].number == 1
+    assert statistics.take_of(["app-consumer"]) == {}
+    assert statistics.take_of(["other-consumer"]) == found

@@ -90,6 +90,58 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
 _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
 """Keys with a default above that librdkafka also takes under a second name: where the user gives that, it stands."""
 
+_OF_CONSUMERS = frozenset(
+    (
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "coordinator.query.interval.ms",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.message.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "group.instance.id",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+        "session.timeout.ms",
+    )
+)
+_OF_PRODUCERS = frozenset(
+    (
+        "acks",
+        "batch.num.messages",
+        "batch.size",
+        "compression.codec",
+        "compression.level",
+        "compression.type",
+        "delivery.timeout.ms",
+        "enable.gapless.guarantee",
+        "linger.ms",
+        "message.send.max.retries",
+        "message.timeout.ms",
+        "partitioner",
+        "queue.buffering.backpressure.threshold",
+        "queue.buffering.max.kbytes",
+        "queue.buffering.max.messages",
+        "queue.buffering.max.ms",
+        "request.required.acks",
+        "request.timeout.ms",
+        "retries",
+        "sticky.partitioning.linger.ms",
+        "transaction.timeout.ms",
+    )
+)
+_OF_OTHERS: Mapping[str, frozenset[str]] = {
+    CONSUMER: _OF_PRODUCERS,
+    PRODUCER: _OF_CONSUMERS,
+    ADMIN: _OF_CONSUMERS,  # librdkafka makes an administrator as a producer
+}
+"""Keys of librdkafka that mean nothing to the clients of a role, for which it logs a warning; so they do not get those
+that the user gave to all clients."""
+
 _ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build the state of a task from the checkpoint"
 _SERDES = "operators that read and write topics take serdes, or set default.key.serde and default.value.serde"
 _JAVA_CLASS = "it names a Java class"
@@ -205,8 +257,13 @@ def client_settings(
     settings["bootstrap.servers"] = servers
     if role == CONSUMER:  # librdkafka wants a group even where partitions are assigned and nothing is committed
         settings.setdefault("group.id", config["application.id"] or "penstock")
-    settings["client.id"] = f"{config['client.id'] or config['application.id'] or 'penstock'}-{role}"
+    settings["client.id"] = client_id(config, role)
     return settings
+
+
+def client_id(config: StreamsConfig, role: str) -> str:
+    """Return the `client.id` of the clients of a role."""
+    return f"{config['client.id'] or config['application.id'] or 'penstock'}-{role}"
 
 
 def keys_without_a_row() -> Iterator[str]:
@@ -270,8 +327,9 @@ def _chosen(config: StreamsConfig, role: str) -> dict[str, tuple[str, Any]]:
 def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> dict[str, Any]:
     """Return the user's keys for `role` under librdkafka's names and with what their references stand for. known: the
     providers of these."""
-    result = {
-        _LIBRDKAFKA_NAMES.get(key, key): resolved(key, value, known)
-        for key, (_, value) in _chosen(config, role).items()
-    }
+    result = {}
+    for key, (written, value) in _chosen(config, role).items():
+        name = _LIBRDKAFKA_NAMES.get(key, key)
+        if key != written or name not in _OF_OTHERS[role]:
+            result[name] = resolved(key, value, known)
     return librdkafka_security(result)

@@ -64,6 +64,7 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
     states, left, restores = list[State](), [ValueError("once")], Restores()
     words.settings["num.stream.threads"] = threads
     words.settings["processing.guarantee"] = "exactly_once_v2"
+    words.settings["statistics.interval.ms"] = 200
     streams = KafkaStreams(topology(words, left), words.config())
     streams.set_state_listener(lambda new, old: states.append(new))
     handler: StreamsUncaughtExceptionHandler = replaced
@@ -85,6 +86,7 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
         assert streams.streams_metadata_for_store("counts")
         assert until(lambda: streams.statistics()["lag"] == 0)
         assert until(lambda: states.count(State.RUNNING) >= 2)
+        assert until(lambda: streams.statistics()["clients"].keys() == {"consumer", "producer"})
     assert left == [] or threads == 2  # each worker process has its own
     assert set(restores.restored) == {"counts"}
     assert states[:2] == [State.REBALANCING, State.RUNNING]

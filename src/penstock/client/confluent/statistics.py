@@ -23,7 +23,7 @@ class ClientStatistics:
     def __init__(self) -> None:
         """Have no reports."""
         self._lock = threading.Lock()
-        self._measured: dict[str, Measurement] = {}
+        self._measured: dict[str, dict[str, Measurement]] = {}
         self._bytes: dict[str, tuple[int, int]] = {}
 
     def report(self, role: str, text: str) -> None:
@@ -37,15 +37,24 @@ class ClientStatistics:
             return
         told: Mapping[str, Any] = orjson.loads(text)
         with self._lock:
+            of_client = self._measured.setdefault(str(told["client_id"]), {})
             for name, measurement in self._of(role, told):
                 if measurement.number:
                     known = operation_of(name, CLIENT, role)
-                    self._measured[known] = self._measured.get(known, NOTHING).plus(measurement)
+                    of_client[known] = of_client.get(known, NOTHING).plus(measurement)
 
     def take(self) -> dict[str, Measurement]:
         """Give up what was reported since the last time, by operations of clients."""
+        return self.take_of(list(self._measured))
+
+    def take_of(self, clients: Iterable[str]) -> dict[str, Measurement]:
+        """Give up what clients with these `client.id`s have reported since the last time, by operations of clients."""
         with self._lock:
-            measured, self._measured = self._measured, {}
+            taken = [self._measured.pop(client, {}) for client in clients]
+        measured: dict[str, Measurement] = {}
+        for of_client in taken:
+            for known, measurement in of_client.items():
+                measured[known] = measured.get(known, NOTHING).plus(measurement)
         return measured
 
     def _of(self, role: str, told: Mapping[str, Any]) -> Iterator[tuple[str, Measurement]]:

@@ -21,6 +21,8 @@ from penstock.client.confluent import (
     ConfluentTransactionalProducer,
 )
 from penstock.client.confluent.refusals import Refusals
+from penstock.client.confluent.statistics import STATISTICS
+from penstock.client.settings import CONSUMER, PRODUCER, client_id
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
@@ -55,7 +57,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import check_sink_topics, source_topics
-from penstock.metrics.host_metrics import Measured
+from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
@@ -188,13 +190,14 @@ class ThreadsHost:
     def statistics(self) -> Mapping[str, Any]:
         """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
         changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
-        are done, and how many there are."""
+        are done, and how many there are; clients: the statistics of consumers and producers (`client_statistics`)."""
         standbys = {} if self._standbys is None else self._standbys.positions()
         restoring = {} if self._opener is None else self._opener.progress()
         return {
             **self._figures.snapshot(),
             "standbys": {str(task): end for task, end in standbys.items()},
             "restoring": {str(task): progress for task, progress in restoring.items()},
+            "clients": client_statistics(self._figures.measured()),
         }
 
     def measured(self) -> Measured:
@@ -237,10 +240,16 @@ class ThreadsHost:
         """Return what is done from time to time while the instance runs."""
         config, figures = self._config, self._figures
         progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
-        looks = [progress.look, self._dropped.look, at_intervals(_CLEAN_UP_MS, self._clean_up_unused)]
+        clean_up = at_intervals(_CLEAN_UP_MS, self._clean_up_unused)
+        looks = [progress.look, self._dropped.look, clean_up, self._take_statistics_of_clients]
         if not self._until_end:
             looks.append(partial(self._look_at_topics, watch, layout))
         return looks
+
+    def _take_statistics_of_clients(self) -> None:
+        """Add what the clients of this application report, if `statistics.interval.ms` is set."""
+        clients = [client_id(self._config, role) for role in (CONSUMER, PRODUCER)]
+        self._figures.take_clients(STATISTICS.take_of(clients))
 
     def _clean_up_unused(self) -> None:
         """Delete the state of tasks that others have had for long enough."""

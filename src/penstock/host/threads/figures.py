@@ -107,6 +107,13 @@ class Figures:
             with self._lock:
                 self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
 
+    def take_clients(self, measured: Mapping[str, Measurement]) -> None:
+        """Add what consumers and producers have reported, by operation."""
+        now = self._elapsed_ms()
+        with self._lock:
+            for name, measurement in measured.items():
+                self._measurements.take(Operation.reported(name, ""), measurement, now)
+
     def _take_prepared(self, event: v.Prepared) -> None:
         task, now = str(event.task), self._elapsed_ms()
         with self._lock:
