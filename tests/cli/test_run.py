@@ -143,23 +143,23 @@ def test_a_function_that_fails_is_reported_in_a_few_lines(broker_of_the_test: Br
     assert len(ended.err.splitlines()) < 30
 
 
-@pytest.mark.slow
 def test_dropped_records_are_reported(broker_of_the_test: BrokerProcess, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(DROPS)
-    with Command(("run", str(program), "--until-end"), tmp_path, settings(broker_of_the_test, tmp_path)) as command:
+    arguments = ("run", str(program), "--until-end", "--host", "threads")
+    with Command(arguments, tmp_path, settings(broker_of_the_test, tmp_path)) as command:
         ended = command.ended()
     assert ended.code == 0
     assert "drops dropped 3 records, 3 since its start (task 0_0: 3)" in ended.err
     assert "3 records read, 0 written, 3 dropped (without a key, too late, or not readable)." in ended.err
 
 
-@pytest.mark.slow
 def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    arguments = ("run", str(EXAMPLE), "--port", "0", "--data-dir", str(data), "-c", f"state.dir={tmp_path / 'state'}")
-    with Command(arguments, tmp_path) as running:
-        assert until(lambda: "checkpoint" in running.output())
+    arguments = ("run", str(EXAMPLE), "--host", "threads", "--port", "0", "--data-dir", str(data))
+    keys = ("-c", f"state.dir={tmp_path / 'state'}", "-c", "commit.interval.ms=100")
+    with Command((*arguments, *keys), tmp_path) as running:
+        assert until(lambda: "state" in running.output())
         assert f"its data is in {data}." in running.output()
         assert "Created topics plaintext-input, word-count-output." in running.output()
         servers = running.output().partition("A broker runs at ")[2].partition(" ")[0]

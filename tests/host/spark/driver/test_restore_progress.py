@@ -248,6 +248,7 @@ def named_counts(source: str, names: str) -> Topology:
     return builder.build()
 
 
+@pytest.mark.one_broker
 def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
 ) -> None:
@@ -293,6 +294,7 @@ def test_a_machine_that_begins_with_nothing_restores_tasks_and_global_stores(
     ]
 
 
+@pytest.mark.one_broker
 @pytest.mark.parametrize("base", ["lmdb", "rocksdb"])
 def test_a_restore_of_one_commit_is_reported_and_the_usual_way_is_not(
     spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], base: str
