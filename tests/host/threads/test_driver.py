@@ -469,6 +469,33 @@ def test_topics_that_a_pattern_matches_later_are_read_too(words: WordCount) -> N
     assert listening.told[-1] == "stopped"
 
 
+@pytest.mark.one_broker
+def test_of_two_instances_one_knows_first_that_a_topic_has_more_partitions(words: WordCount) -> None:
+    words.settings |= {"heartbeat.interval.ms": 100, "metadata.max.age.ms": 3_600_000}
+    topology = built_topology(copying(words), words.app)
+    hosts: list[ThreadsHost] = []
+    told: list[Listening] = []
+    try:
+        for number in range(2):
+            looks = {"metadata.max.age.ms": 0} if number else {}
+            config = words.config(**looks, **{"state.dir": f"{words.settings['state.dir']}-{number}"})
+            hosts.append(ThreadsHost(topology, config))
+            told.append(Listening())
+            hosts[-1].start(told[-1])
+            assert told[-1].running.wait(SECONDS)
+        words.admin.create_partitions(words.source, 4)
+        producer = ConfluentProducer(words.config())
+        for partition in range(4):
+            producer.send(words.source, None, b"a", partition)
+        producer.close()
+        assert until(lambda: sum(host.statistics()["records_in"] for host in hosts) >= 4)
+        assert until(lambda: len(words.values()) >= 4)
+    finally:
+        for host in hosts:
+            assert host.close(60_000)
+    assert [listening.error for listening in told] == [None, None]
+
+
 def test_a_source_topic_that_is_deleted_ends_the_host_and_is_named(words: WordCount) -> None:
     words.settings["metadata.max.age.ms"] = 0
     host, listening = words.host(until_end=False), Listening()

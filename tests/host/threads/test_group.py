@@ -73,9 +73,9 @@ class Group:
         self.layout = layout_of(built_topology(builder.build(), self.name), self.config, {self.topic: 4})
         self._stack = stack
 
-    def instance(self, process: str = "p", **settings: object) -> Instance:
+    def instance(self, process: str = "p", layout: Layout | None = None, **settings: object) -> Instance:
         config = StreamsConfig({**self._settings, **settings})
-        instance = Instance(self.layout, config, process)
+        instance = Instance(layout or self.layout, config, process)
         self._stack.callback(instance.membership.close)
         instance.membership.start()
         return instance
@@ -289,6 +289,21 @@ def test_a_member_joins_and_commits_though_the_coordinator_fails_at_first(
         faulty.drop_connection("Heartbeat")
         faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS", times=1)
         assert instance.assigned() == TASKS
+
+
+def test_a_newcomer_with_another_topology_is_refused_and_the_others_go_on(group: Group) -> None:
+    running = group.instance()
+    assert running.assigned() == TASKS
+    builder = StreamsBuilder()
+    builder.stream(group.topic).group_by_key().count()
+    builder.stream("bills").foreach(lambda key, value: None)
+    topics = {group.topic: 4, "bills": 4}
+    failed = group.instance("q", layout_of(built_topology(builder.build(), group.name), group.config, topics)).next()
+    assert isinstance(failed, v.Failed)
+    assert "All programs under one application.id need the same topology" in str(failed.error)
+    assert running.assigned() == TASKS
+    running.membership.commit(group.offsets(3))
+    assert until(lambda: isinstance(running.next(), v.OffsetsCommitted))
 
 
 def test_a_group_of_others_is_refused_with_the_reason(group: Group) -> None:

@@ -95,7 +95,8 @@ def test_joining_as_the_leader_gives_all_their_assignments(game: Game) -> None:
 
 def test_joining_as_the_leader_of_others_fails(game: Game) -> None:
     game(m.Begin())
-    [failed] = game(m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": b"\x00\x00"}))
+    left, failed = game(m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": b"\x00\x00"}))
+    assert left == m.LeaveGroup("me")  # the others go on
     assert isinstance(failed, v.Failed)
     assert game.state is State.FENCED
 
@@ -111,7 +112,8 @@ def test_syncing_takes_its_tasks(game: Game) -> None:
 def test_syncing_fails_where_the_members_plan_otherwise(game: Game) -> None:
     game(m.Begin())
     game.joined()
-    [failed] = game(m.SyncAnswered(NONE, b"\x00\x00"))
+    left, failed = game(m.SyncAnswered(NONE, b"\x00\x00"))
+    assert left == m.LeaveGroup("me")
     assert isinstance(failed, v.Failed)
     assert game.state is State.FENCED
 

@@ -73,10 +73,32 @@ def test_a_static_member_has_its_share_by_its_name() -> None:
     assert sorted(task for tasks in shares for task in tasks) == TASKS
 
 
-def test_members_with_other_tasks_are_refused() -> None:
-    other = Rules({TASKS[0]: (TopicPartition("bills", 0),)})
-    with pytest.raises(IncompatibleMemberError, match="member b of the group has other tasks"):
-        lead({"a": subscribed("p", []), "b": subscribed("q", [], other)}, RULES)
+BILLS = Rules({TaskId(number, 0): (TopicPartition("bills", 0),) for number in range(2)})
+
+
+def test_a_member_with_another_topology_is_refused_and_the_others_go_on() -> None:
+    assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [], BILLS)}, RULES)
+    assert follow("a", assignments["a"], RULES).tasks == frozenset(TASKS)
+    with pytest.raises(IncompatibleMemberError, match=r"All programs under one application\.id need the same topology"):
+        follow("b", assignments["b"], BILLS)
+
+
+def test_a_leader_with_another_topology_than_those_that_run_is_refused_itself() -> None:
+    with pytest.raises(IncompatibleMemberError, match=r"All programs under one application\.id need the same topology"):
+        lead({"a": subscribed("p", TASKS), "b": subscribed("q", [], BILLS)}, BILLS)
+    none_runs = lead({"a": subscribed("p", []), "b": subscribed("q", [], BILLS)}, BILLS)
+    assert follow("b", none_runs["b"], BILLS).tasks == BILLS.groups.keys()
+
+
+def test_of_members_with_the_same_topology_those_are_refused_that_know_of_fewer_partitions() -> None:
+    fewer = Rules({task: RULES.groups[task] for task in TASKS[:3]})
+    members = {"a": subscribed("p", []), "b": subscribed("q", TASKS[:3], fewer)}
+    assignments = lead(members, RULES)
+    assert follow("a", assignments["a"], RULES).tasks == frozenset(TASKS)
+    with pytest.raises(IncompatibleMemberError, match=r"leader of the group knows of 4 partitions .* instance of 3"):
+        follow("b", assignments["b"], fewer)
+    with pytest.raises(IncompatibleMemberError, match=r"member a of the group knows of 4 partitions .* instance of 3"):
+        lead(members, fewer)
 
 
 def test_a_plan_that_differs_is_refused() -> None:

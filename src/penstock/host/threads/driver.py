@@ -50,6 +50,7 @@ from penstock.host.threads.processing import LAST_SECONDS, Processing, Processin
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
+from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.upkeep import Upkeep, at_intervals
@@ -498,7 +499,7 @@ class _Application:
     def ask(self, error: BaseException) -> v.Decided:
         """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed, nor
         about a worker process that has died, unless that goes on with the same task."""
-        if isinstance(error, UnknownTopicOrPartitionError) and self._rebalances():
+        if isinstance(error, UnknownTopicOrPartitionError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         if isinstance(error, WorkerDiedError) and error.deaths < _MOST_DEATHS:
             _log.warning("%s", error)

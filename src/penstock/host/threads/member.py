@@ -357,7 +357,7 @@ class Member:
             try:
                 assignments = lead(answer.members or {}, self._rules, answer.ends)
             except IncompatibleMemberError as error:
-                return self._fail(error, now)
+                return self._withdraw(error, now)
         self.state, self._out = State.SYNCING, True
         return [Sync(self.member_id, self.generation, assignments)]
 
@@ -367,7 +367,7 @@ class Member:
         try:
             share = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
-            return self._fail(error, now)
+            return self._withdraw(error, now)
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
@@ -434,14 +434,23 @@ class Member:
         return [v.MembershipLost(error)]
 
     def _step_back(self, error: Exception, now: int) -> list[Step]:
-        """Leave the tasks to others; join again as a new member when they are closed. The group finds out about a
-        static member when its session ends."""
+        """Leave the tasks to others; join again as a new member when they are closed."""
         if not self.may_commit:
             return []
-        left = [LeaveGroup(self.member_id)] if not self._instance else []
-        self._fence(now)
-        self.member_id, self._next_ms = "", None
+        left = self._left(now)
+        self._next_ms = None
         return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join()]
+
+    def _withdraw(self, error: Exception, now: int) -> list[Step]:
+        """Let the others go on without this member, whose tasks are not theirs."""
+        return [*self._left(now), v.Failed(error)]
+
+    def _left(self, now: int) -> list[Step]:
+        """Become nobody; the group finds out about a static member when its session ends."""
+        left: list[Step] = [LeaveGroup(self.member_id)] if not self._instance else []
+        self._fence(now)
+        self.member_id = ""
+        return left
 
     def _fail(self, error: Exception, now: int) -> list[Step]:
         self._fence(now)

@@ -38,13 +38,27 @@ class IncompatibleMemberError(StreamsError):
     """The members of a group do not run the same application, or do not plan alike."""
 
 
+class Application(msgspec.Struct, frozen=True):
+    """The tasks of a member, as far as others compare them.
+
+    Args:
+        program: a digest of what partitions have no part in: the sub-topologies, and which of them have state.
+        partitions: how many the tasks read.
+        tasks: a digest of the tasks with their partitions.
+    """
+
+    program: str
+    partitions: int
+    tasks: str
+
+
 class Subscription(msgspec.Struct, frozen=True):
     """What a member says of itself in its join.
 
     Args:
         version: the latest version of the rules that it has.
         process: the id of its process.
-        application: a digest of its tasks; those of all members are equal.
+        application: its tasks; those of all members are equal.
         generation: of the group, in which it had its tasks.
         owned: the tasks that it has, each as the pair of its numbers.
         positions: of the tasks whose state it has: the two numbers, and the sum of the next offsets of its changelogs.
@@ -55,7 +69,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     version: int
     process: str
-    application: str
+    application: Application
     generation: int
     owned: list[tuple[int, int]]
     positions: list[tuple[int, int, int]] = []
@@ -82,11 +96,13 @@ class Assignment(msgspec.Struct, frozen=True):
         version: of the rules by which all members plan.
         inputs: of the plan (`Inputs`), compressed.
         digest: of the leader's plan.
+        refusal: why the member has no part in it, empty where it has one.
     """
 
     version: int
     inputs: bytes
     digest: bytes
+    refusal: str = ""
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -163,13 +179,21 @@ class Rules:
         return sorted({partition.topic for group in self.groups.values() for partition in group})
 
     @cached_property
-    def application(self) -> str:
-        """A digest of the tasks, the same in all members of a group."""
+    def application(self) -> Application:
+        """The tasks, as members compare them."""
         parts = (
             sorted((str(task), [str(partition) for partition in group]) for task, group in self.groups.items()),
             sorted(map(str, self.stateful)),
         )
-        return hashlib.sha256(repr(parts).encode()).hexdigest()
+        program = (
+            sorted({task.subtopology for task in self.groups}),
+            sorted({task.subtopology for task in self.stateful}),
+        )
+        return Application(_digest(program), sum(map(len, self.groups.values())), _digest(parts))
+
+
+def _digest(parts: object) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def encode_subscription(subscription: Subscription, rules: Rules) -> bytes:
@@ -204,7 +228,8 @@ def decode_subscription(member: str, content: bytes | memoryview) -> Subscriptio
 def lead(
     members: Mapping[str, bytes | memoryview], rules: Rules, ends: Mapping[TaskId, int] | None = None
 ) -> dict[str, bytes]:
-    """Return the assignments that the leader of a group gives, by member.
+    """Return the assignments that the leader of a group gives, by member. Members with other tasks than the leader get
+    a refusal. Where others already run another program, or know of more partitions, the leader itself has no part.
 
     Args:
         members: the subscriptions of all members by id.
@@ -212,15 +237,12 @@ def lead(
         ends: of the changelogs of each task, as the sum of their ends; None if they are not known.
 
     Raises:
-        IncompatibleMemberError: a member is not of this application, or has other tasks.
+        IncompatibleMemberError: a member is not of this application, or the leader has no part in it.
     """
-    found = {member: decode_subscription(member, content) for member, content in members.items()}
-    for member, one in found.items():
-        if one.application != rules.application:
-            raise IncompatibleMemberError(
-                f"The member {member} of the group has other tasks than this one: the topologies or the partitions of "
-                "their topics differ. Stop all instances before you start a changed program."
-            )
+    everybody = {member: decode_subscription(member, content) for member, content in members.items()}
+    _check_leads(everybody, rules)
+    found = {member: one for member, one in everybody.items() if one.application == rules.application}
+    refused = {member: _refusal(one, rules) for member, one in everybody.items() if member not in found}
     named = {one.name(member): one for member, one in sorted(found.items())}
     known = [(*task, end) for task, end in sorted((ends or {}).items())]
     inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
@@ -229,12 +251,46 @@ def lead(
     data = Assignment(min(VERSION, *(one.version for one in found.values())), content, digest(plan))
     user_data = msgspec.msgpack.encode(data)
     tasks = given(plan, inputs.candidates())
-    return {
-        member: _encoded(
-            _ASSIGNMENT, {"assigned_partitions": _by_topic(rules, tasks[one.name(member)]), "user_data": user_data}
-        )
-        for member, one in found.items()
+    assignments = {
+        member: _assignment(_by_topic(rules, tasks[one.name(member)]), user_data) for member, one in found.items()
     }
+    for member, why in refused.items():
+        assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(data.version, b"", b"", why)))
+    return assignments
+
+
+def _assignment(topics: list[Message], user_data: bytes) -> bytes:
+    return _encoded(_ASSIGNMENT, {"assigned_partitions": topics, "user_data": user_data})
+
+
+def _check_leads(members: Mapping[str, Subscription], rules: Rules) -> None:
+    """Raise IncompatibleMemberError if the leader is to have no part in the group."""
+    mine = rules.application
+    running = {one.application.program for one in members.values() if one.owned}
+    if running and mine.program not in running:
+        raise IncompatibleMemberError(_OTHER_PROGRAM)
+    for member, one in members.items():
+        if one.application.program == mine.program and one.application.partitions > mine.partitions:
+            raise IncompatibleMemberError(
+                f"The member {member} of the group knows of {one.application.partitions} partitions that the tasks "
+                f"read, and this instance of {mine.partitions}."
+            )
+
+
+def _refusal(one: Subscription, rules: Rules) -> str:
+    """Return why a member with other tasks has no part in the group."""
+    if one.application.program != rules.application.program:
+        return _OTHER_PROGRAM
+    return (
+        f"The leader of the group knows of {rules.application.partitions} partitions that the tasks read, and this "
+        f"instance of {one.application.partitions}."
+    )
+
+
+_OTHER_PROGRAM: Final = (
+    "All programs under one application.id need the same topology, and other members of the group run another one. "
+    "Stop all instances before you start a changed program, or give this one another application.id."
+)
 
 
 def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
@@ -246,10 +302,12 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
         rules: the member's.
 
     Raises:
-        IncompatibleMemberError: this member plans otherwise than the leader.
+        IncompatibleMemberError: the leader refuses this member, or plans otherwise.
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
+        if data.refusal:
+            raise IncompatibleMemberError(data.refusal)
         unpacked = zlib.decompressobj().decompress(data.inputs, _MOST_BYTES)
         inputs = msgspec.msgpack.decode(unpacked, type=Inputs)
     except (MalformedMessageError, msgspec.DecodeError, struct.error, zlib.error) as error:
