@@ -118,8 +118,10 @@ def test_other_clients_read_the_text_beside_an_offset_as_it_was_given(place: Pla
         producer.send([batch(place.first, b"lost")])
         producer.abort()
         producer.send([batch(place.first, b"b")])
-        producer.commit({place.second: OffsetAndMetadata(2, "AgAAAaIDuPUD")}, place.nobody())
+        texts = {place.first: OffsetAndMetadata(3), place.second: OffsetAndMetadata(2, "AgAAAaIDuPUD")}
+        producer.commit(texts, place.nobody())
         assert until(lambda: place.as_committed(place.second) == (2, "AgAAAaIDuPUD"))
+        assert place.as_committed(place.first) == (3, "")
     finally:
         producer.close()
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
-from penstock.host.threads.vocabulary import Ran
+from penstock.host.threads.vocabulary import Arrived, Ran
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 
@@ -27,6 +27,10 @@ def manager(workers: int = 2, **config: Any) -> TaskManager:
     return tasks
 
 
+def arrive(tasks: TaskManager, partition: TopicPartition, batch: RecordBatch) -> None:
+    tasks.arrived(Arrived(partition, batch))
+
+
 def records(count: int, start: int = 0) -> RecordBatch:
     offsets = np.arange(start, start + count, dtype=np.int64)
     return RecordBatch([b"k"] * count, [b"v"] * count, offsets, offsets)
@@ -34,12 +38,12 @@ def records(count: int, start: int = 0) -> RecordBatch:
 
 def test_the_task_for_which_most_waits_is_next_and_none_runs_twice_at_one_time() -> None:
     tasks = manager()
-    tasks.arrived(A, records(2))
-    tasks.arrived(C, records(3))
+    arrive(tasks, A, records(2))
+    arrive(tasks, C, records(3))
     run = tasks.next_run(0)
     assert run is not None
     assert (run.task, [(p, len(batch)) for p, batch in run.records]) == (SECOND, [(C, 3)])
-    tasks.arrived(C, records(9, start=3))
+    arrive(tasks, C, records(9, start=3))
     following = tasks.next_run(0)
     assert following is not None
     assert following.task == FIRST
@@ -53,8 +57,8 @@ def test_the_task_for_which_most_waits_is_next_and_none_runs_twice_at_one_time()
 def test_a_worker_runs_one_task_at_a_time_and_has_room_for_records_until_then() -> None:
     tasks = manager(workers=1)
     assert tasks.has_room()
-    tasks.arrived(A, records(2))
-    tasks.arrived(C, records(3))
+    arrive(tasks, A, records(2))
+    arrive(tasks, C, records(3))
     assert tasks.next_run(0) is not None
     assert tasks.next_run(0) is None
     assert not tasks.has_room()
@@ -65,10 +69,10 @@ def test_a_worker_runs_one_task_at_a_time_and_has_room_for_records_until_then() 
 
 def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
     tasks = manager(workers=1)
-    tasks.arrived(A, records(1))
+    arrive(tasks, A, records(1))
     ran = []
     for turn in range(4):
-        tasks.arrived(C, records(500, start=500 * turn))
+        arrive(tasks, C, records(500, start=500 * turn))
         run = tasks.next_run(0)
         assert run is not None
         ran.append(run.task)
@@ -78,7 +82,7 @@ def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
 
 def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
     tasks = manager()
-    tasks.arrived(C, records(5_000))
+    arrive(tasks, C, records(5_000))
     sizes = []
     for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000, 0, 0):
         run = tasks.next_run(0)
@@ -92,14 +96,14 @@ def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
 
 def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known() -> None:
     tasks = manager()
-    tasks.arrived(A, records(1))
+    arrive(tasks, A, records(1))
     run = tasks.next_run(0)
     assert run is not None
     assert run.wait.lagging == {A, B}
     tasks.know_ends({A: 1, B: 2})
     assert tasks[FIRST].busy
     tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
-    tasks.arrived(B, records(1))
+    arrive(tasks, B, records(1))
     run = tasks.next_run(0)
     assert run is not None
     assert run.wait.lagging == {B}
@@ -113,7 +117,7 @@ def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known
 
 def test_what_becomes_known_of_ends_while_a_task_is_busy_lets_it_look_again_behind_that() -> None:
     tasks = manager()
-    tasks.arrived(A, records(1))
+    arrive(tasks, A, records(1))
     assert tasks.next_run(0) is not None
     tasks.know_ends({A: 1, B: 0})
     tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
@@ -131,14 +135,14 @@ def test_what_becomes_known_of_ends_while_a_task_is_busy_lets_it_look_again_behi
 
 def test_a_task_with_one_partition_or_without_patience_waits_for_nothing() -> None:
     tasks = manager(**{"max.task.idle.ms": -1})
-    tasks.arrived(A, records(1))
-    tasks.arrived(C, records(1))
+    arrive(tasks, A, records(1))
+    arrive(tasks, C, records(1))
     assert [run.wait.lagging for run in (tasks.next_run(0), tasks.next_run(0)) if run is not None] == [set(), set()]
 
 
 def test_a_partition_of_which_too_much_waits_is_fetched_no_further_until_half_is_left() -> None:
     tasks = manager()
-    tasks.arrived(C, records(11))
+    arrive(tasks, C, records(11))
     assert tasks.to_pause() == {C}
     assert tasks.to_pause() == set()
     assert tasks.to_resume() == set()
@@ -150,8 +154,8 @@ def test_a_partition_of_which_too_much_waits_is_fetched_no_further_until_half_is
 def test_partitions_with_records_are_fetched_no_further_while_too_many_bytes_wait_in_all() -> None:
     tasks = manager()
     large = RecordBatch([b"k"] * 2, [bytes(300_000)] * 2, *[np.arange(2, dtype=np.int64)] * 2)
-    tasks.arrived(A, large)
-    tasks.arrived(C, large)
+    arrive(tasks, A, large)
+    arrive(tasks, C, large)
     assert tasks.to_pause() == {A, C}
     tasks.next_run(0)
     assert tasks.to_resume() == set()  # more than half waits for the other task
@@ -162,6 +166,6 @@ def test_partitions_with_records_are_fetched_no_further_while_too_many_bytes_wai
 def test_records_of_a_partition_that_nobody_reads_any_more_are_dropped() -> None:
     tasks = manager()
     tasks.remove(SECOND)
-    tasks.arrived(C, records(1))
+    arrive(tasks, C, records(1))
     assert tasks.next_run(0) is None
     assert SECOND not in tasks

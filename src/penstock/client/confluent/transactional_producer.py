@@ -97,7 +97,10 @@ class ConfluentTransactionalProducer:
         client = self._begun()
         # behind its own time-out, the transaction is over anyway
         seconds = min(self._connection.timeout, self._transaction_timeout_ms / 1000)
+        has_texts = any(each.metadata for each in offsets.values())
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
+        if has_texts:  # one makes the group a part of the transaction; `_commit_texts` commits all
+            positions = positions[:1]
         metadata = group_metadata(member)
         try:
             remaining = drained(client, seconds, self._deliveries.has_failed)
@@ -107,7 +110,7 @@ class ConfluentTransactionalProducer:
             if positions:
                 send = partial(client.send_offsets_to_transaction, positions, metadata, seconds)
                 returning(seconds + _LATE_SECONDS, lambda: until(seconds, send))
-            if any(each.metadata for each in offsets.values()):
+            if has_texts:
                 self._commit_texts(offsets, member)
             self._before_commit()
             until(seconds, lambda: client.commit_transaction(seconds))
@@ -119,7 +122,7 @@ class ConfluentTransactionalProducer:
         return self._deliveries.take_ends()
 
     def _commit_texts(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity) -> None:
-        """Commit `offsets` again in the transaction, which has them with a zero byte at the end of their texts."""
+        """Commit `offsets` in the transaction without librdkafka, which writes a zero byte at the end of each text."""
         try:
             code = self._offsets.commit(offsets, member)
         except KafkaError:

@@ -13,7 +13,7 @@ from penstock.errors import counted
 from penstock.host.threads import vocabulary as v
 from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
 from penstock.metrics.measurements import Measurement
-from penstock.record import PartitionBatch, RecordBatch, size_of
+from penstock.record import PartitionBatch, size_of
 
 _LAG_MS = 1_000
 
@@ -61,7 +61,7 @@ class Figures:
         match event:
             case v.Arrived((topic, _), batch):
                 with self._lock:
-                    _add(self._consumed, topic, batch)
+                    _add(self._consumed, topic, len(batch), event.size)
             case v.Ran(task, records=records):
                 with self._lock:
                     self._processed[str(task)] += records
@@ -76,7 +76,7 @@ class Figures:
         """Add records that are being written."""
         with self._lock:
             for topic, _, batch, _ in output:
-                _add(self._produced, topic, batch)
+                _add(self._produced, topic, len(batch), size_of(batch))
 
     def wants_lag(self) -> bool:
         """Return whether the lag is to be measured, which is once a second at most."""
@@ -166,6 +166,6 @@ def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[s
     )
 
 
-def _add(totals: dict[str, tuple[int, int]], topic: str, batch: RecordBatch) -> None:
-    records, size = totals.get(topic, (0, 0))
-    totals[topic] = records + len(batch), size + size_of(batch)
+def _add(totals: dict[str, tuple[int, int]], topic: str, records: int, size: int) -> None:
+    records_before, size_before = totals.get(topic, (0, 0))
+    totals[topic] = records_before + records, size_before + size

@@ -180,8 +180,8 @@ class Instance:
 
     def _take(self, event: v.Event, now: int) -> None:
         match event:
-            case v.Arrived(partition, batch):
-                self._tasks.arrived(partition, batch)
+            case v.Arrived():
+                self._tasks.arrived(event)
             case v.OutOfRange(partition, error):
                 self._out_of_range(partition, error)
             case v.PositionReset(partition, position):

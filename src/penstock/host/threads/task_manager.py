@@ -13,9 +13,9 @@ from enum import Enum
 from itertools import chain
 
 from penstock.config import StreamsConfig
-from penstock.host.threads.vocabulary import Ran, Run
+from penstock.host.threads.vocabulary import Arrived, Ran, Run
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, TopicPartition, size_of
+from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
 
 FIRST_RECORDS = 100
@@ -90,11 +90,12 @@ class ActiveTask:
         self.due_ms, self.changed, self.waiting_bytes, self._looks_again = None, False, 0, False
         self.is_out, self.passed_over = False, 0
 
-    def add(self, partition: TopicPartition, batch: RecordBatch) -> None:
-        """Take records that have arrived; those from before the position are dropped."""
+    def add(self, arrived: Arrived) -> None:
+        """Take records that have arrived."""
+        partition, batch = arrived.partition, arrived.batch
         if len(batch):
             self._queues[partition].append(batch)
-            self._bytes[partition] += size_of(batch)
+            self._bytes[partition] += arrived.size
             self.positions[partition] = int(batch.offsets[-1]) + 1
 
     def look_again(self) -> None:
@@ -208,11 +209,11 @@ class TaskManager:
             self._readers.pop(partition, None)
             self._paused.discard(partition)
 
-    def arrived(self, partition: TopicPartition, batch: RecordBatch) -> None:
+    def arrived(self, arrived: Arrived) -> None:
         """Take records; drop those of a partition that no task reads any more."""
-        task = self.running_reader(partition)
+        task = self.running_reader(arrived.partition)
         if task is not None:
-            task.add(partition, batch)
+            task.add(arrived)
 
     def running_reader(self, partition: TopicPartition) -> ActiveTask | None:
         """Return the task that reads `partition`, None if it does not run."""

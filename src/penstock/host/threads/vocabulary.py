@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.metrics import SensorReport
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
 from penstock.state.api import Base
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.idling import InputWait
@@ -86,6 +87,11 @@ class Arrived:
 
     partition: TopicPartition
     batch: RecordBatch
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of the keys and values, which are not counted a second time."""
+        return size_of(self.batch)
 
 
 @dataclass(frozen=True)
