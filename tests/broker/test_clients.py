@@ -291,12 +291,12 @@ def test_large_batches_and_many_segments_are_read_back(
 
 def first_error(broker: RunningBroker, topic: str, key: bytes | None, timestamp: int) -> int | None:
     """The code of the error with which a record is refused."""
-    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 10_000})
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "message.timeout.ms": 1_000 * WAIT})
     codes: list[int | None] = []
     producer.produce(
         topic, b"v", key, timestamp=timestamp, on_delivery=lambda error, _: codes.append(error and error.code())
     )
-    assert producer.flush(WAIT) == 0
+    assert producer.flush(2 * WAIT) == 0
     return codes[0]
 
 
@@ -336,12 +336,12 @@ def test_records_that_the_topic_does_not_allow_are_refused(
     now = int(time.time() * 1000)
     compacted, timed = unique_name("compacted"), unique_name("timed")
     create(admin, compacted, 1, cleanup_policy="compact")
-    create(admin, timed, 1, message_timestamp_before_max_ms="60000", message_timestamp_after_max_ms="60000")
+    create(admin, timed, 1, message_timestamp_before_max_ms="600000", message_timestamp_after_max_ms="600000")
     for name in (compacted, timed):
         wait_for_partitions(admin, name, 1)
     assert first_error(broker, compacted, None, now) == KafkaError.INVALID_RECORD
     assert first_error(broker, compacted, b"k", now) is None
-    for timestamp in (now - 120_000, now + 120_000):
+    for timestamp in (now - 1_200_000, now + 1_200_000):
         assert first_error(broker, timed, b"k", timestamp) == KafkaError.INVALID_TIMESTAMP
     assert first_error(broker, timed, b"k", now) is None
 

@@ -24,6 +24,7 @@ from tests.support.brokers import ON_KAFKA, RunningBroker
 from tests.support.kafka import kafka_class_path, require_kafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions
+from tests.support.waiting import WAIT_SECONDS
 
 pytestmark = [*ON_KAFKA, pytest.mark.one_broker]
 TOOLS = "org.apache.kafka.tools"
@@ -33,7 +34,7 @@ WAIT = 60
 
 def java(main: str, *arguments: str, input: str | None = None) -> str:
     command = ["java", "-XX:TieredStopAtLevel=1", "-cp", kafka_class_path(), main, *arguments]
-    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=input, capture_output=True, text=True, timeout=WAIT_SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -139,7 +140,7 @@ def test_java_consumers_share_partitions(at_broker: tuple[str, str], protocol: s
     ]
     try:
         owners: list[str] = []
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + WAIT_SECONDS
         while sorted(owners.count(owner) for owner in set(owners)) != [2, 2]:
             assert time.monotonic() < deadline, owners
             described = java(tool, *at_broker, "--describe", "--group", group)

@@ -15,6 +15,7 @@ from tests.support.api_keys import FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import Compression
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 
@@ -117,5 +118,9 @@ def test_the_first_offset_at_a_time_is_found(broker: RunningBroker, unique_name:
 def test_a_producer_in_a_transaction_is_read_when_it_has_ended(broker: RunningBroker, unique_name: UniqueName) -> None:
     topic, transactional_id = unique_name("topic"), unique_name("id")
     produce(broker, topic, lines_of(10), "-X", f"transactional.id={transactional_id}")
-    read = kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%k ", "-X", "isolation.level=read_committed")
-    assert len(read.split()) == 10
+
+    def read() -> list[str]:
+        isolation = ("-X", "isolation.level=read_committed")
+        return kcat(broker, "-C", "-t", topic, "-e", "-q", "-f", "%k ", *isolation).split()
+
+    assert until(lambda: len(read()) == 10)  # a broker answers the end of a transaction before its marker is written

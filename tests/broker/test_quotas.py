@@ -348,17 +348,17 @@ def test_librdkafka_sees_that_it_is_throttled_and_loses_nothing(broker: BrokerPr
 
 def test_a_reader_that_is_throttled_for_longer_than_its_time_out_reads_on(tmp_path: Path) -> None:
     name = f"reader-{uuid.uuid4()}"
-    # The second batch is served when the first is six seconds old: both together are more than six seconds allow.
+    # The second batch is served when the first is nine seconds old: both together are more than nine seconds allow.
     with (
-        BrokerProcess(tmp_path, arguments=("--quota-window-num", "6")) as broker,
+        BrokerProcess(tmp_path, arguments=("--quota-window-num", "9")) as broker,
         ProtocolClient(broker.bootstrap_servers) as client,
     ):
         topic = create(broker)
         for _ in range(2):
-            produce(client, topic, 4_000)
+            produce(client, topic, 6_000)
         alter(client, f"{name}-consumer", consumer_byte_rate=1_000)
         config = StreamsConfig({"bootstrap.servers": broker.bootstrap_servers, "application.id": name})
-        fetcher = ConfluentFetcher(config, timeout_ms=3_000)
+        fetcher = ConfluentFetcher(config, timeout_ms=6_000)
         read = list(fetcher.fetch(TopicPartition(topic, 0), 0, 2, read_committed=True))
         fetcher.close()
     assert sum(map(len, read)) == 2

@@ -144,12 +144,13 @@ class Load:
             for partition in partitions:
                 producer.produce(self.topic, f"{name}/{number}".encode(), partition=partition)
             offsets = [Position(self.topic, 0, number)]
+            seconds = LIBRDKAFKA_SECONDS if number else WAIT_SECONDS  # the broker is killed behind the first
             try:
-                producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), LIBRDKAFKA_SECONDS)
+                producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata(), seconds)
                 if is_commit:
-                    producer.commit_transaction(LIBRDKAFKA_SECONDS)
+                    producer.commit_transaction(seconds)
                 else:
-                    producer.abort_transaction(LIBRDKAFKA_SECONDS)
+                    producer.abort_transaction(seconds)
             except KafkaException as error:
                 # It lost the connection at a moment after which it does not know what the broker has.
                 failed: KafkaError = error.args[0]

@@ -331,7 +331,7 @@ def test_every_version_of_add_offsets(transactions: Transactions, version: int) 
 def test_a_transaction_that_takes_too_long_is_aborted(
     client: ProtocolClient, transactions: Transactions, topic: str
 ) -> None:
-    transactions.begin(transaction_timeout=1_000)  # the record must be written before it is over
+    transactions.begin(transaction_timeout=4_000)  # the record must be written before it is over
     transactions.add(topic, 0)
     assert transactions.produce(topic, 0, b"late") == ErrorCode.none
     assert until(lambda: end_offset(client, topic, 1) == 2)

@@ -39,7 +39,7 @@ def main() -> int:
         if (orders / "show").exists() and not (orders / "stores").exists():
             show(host, orders)
         time.sleep(_LOOK_SECONDS)
-    return 0 if host.close(60_000) else 2
+    return 0 if host.close(240_000) else 2
 
 
 def show(host: ThreadsHost, orders: Path) -> None:

@@ -223,12 +223,7 @@ def test_a_consumer_follows_its_partitions(config: StreamsConfig, topic: str) ->
     consumer.assign({TopicPartition(topic, 0): 2, TopicPartition(topic, 1): 0})
     write(config, topic, 2, partition=0)
     write(config, topic, 3, partition=1)
-    seen: dict[TopicPartition, list[int]] = {}
-    for _ in range(100):
-        for partition, batch in consumer.poll(timeout_ms=200, max_records=3):
-            seen.setdefault(partition, []).extend(batch.offsets.tolist())
-        if sum(map(len, seen.values())) == 5:
-            break
+    seen = offsets_read(consumer, 5, most=3)
     consumer.close()
     assert seen == {TopicPartition(topic, 0): [2, 3], TopicPartition(topic, 1): [0, 1, 2]}
 
@@ -260,14 +255,16 @@ def test_a_consumer_takes_up_pauses_and_gives_up_partitions_one_by_one(config: S
         following.close()
 
 
-def offsets_read(following: ConfluentConsumer, count: int, attempts: int = 200) -> dict[TopicPartition, list[int]]:
-    """Poll until `count` records have come, and return their offsets."""
+def offsets_read(following: ConfluentConsumer, count: int, most: int = 100) -> dict[TopicPartition, list[int]]:
+    """Poll until `count` records have come, at most `most` with each poll, and return their offsets."""
     found: dict[TopicPartition, list[int]] = {}
-    for _ in range(attempts):
-        for partition, batch in following.poll(200, 100):
+
+    def have_come() -> bool:
+        for partition, batch in following.poll(200, most):
             found.setdefault(partition, []).extend(batch.offsets.tolist())
-        if sum(map(len, found.values())) >= count:
-            break
+        return sum(map(len, found.values())) >= count
+
+    until(have_come)
     return found
 
 
@@ -557,7 +554,7 @@ def test_a_consumer_that_gets_nothing_learns_who_leads_now(
 
     monkeypatch.setattr(Connection, "make", counted)
     monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
-    (batch,) = ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 1, read_committed=True)
+    (batch,) = ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 1, read_committed=True)
     assert batch.values == [b"0"]
     assert len(made) == 1
 
@@ -586,7 +583,7 @@ def test_a_topic_that_was_deleted_ends_only_its_own_reads(
 
     monkeypatch.setattr(Connection, "make", made)
     monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
-    reading = ConfluentFetcher(NO_BROKER, timeout_ms=1_000).fetch(HERE, 0, 1, read_committed=True)
+    reading = ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 1, read_committed=True)
     with contextlib.nullcontext() if is_read else pytest.raises(UnknownTopicOrPartitionError):
         assert [batch.values for batch in reading] == [[b"0"]]
 

@@ -145,7 +145,7 @@ def test_too_few_replicas_in_sync_delay_the_application_and_lose_nothing(
 
 
 def write_one(runner: SparkRunner, topic: str) -> None:
-    config = {"bootstrap.servers": runner.bootstrap_servers, "producer.delivery.timeout.ms": 2_000}
+    config = {"bootstrap.servers": runner.bootstrap_servers, "producer.delivery.timeout.ms": 8_000}
     producer = ConfluentProducer(StreamsConfig(config))
     producer.send(topic, None, b"x", 0)
     producer.close()

@@ -20,7 +20,7 @@ import pyspark
 from tests.host.support import wait_for
 
 _MARK = "PENSTOCK_CRASH_RUN"
-END_SECONDS = 60.0
+END_SECONDS = 120.0
 """How long the remaining processes of an application may take to end."""
 
 

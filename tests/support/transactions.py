@@ -22,7 +22,7 @@ from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
 TRANSACTIONAL: Final = 0x10
-WAIT_SECONDS: Final = 30
+WAIT_SECONDS: Final = 120
 NOT_READY: Final = {
     ErrorCode.coordinator_not_available,
     ErrorCode.coordinator_load_in_progress,

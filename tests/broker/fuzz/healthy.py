@@ -47,7 +47,7 @@ class Healthy:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after this round.
+        """End after this round, or after the first.
 
         Raises:
             WrongAnswerError: an answer was wrong, or an exception of the client came.
@@ -79,7 +79,7 @@ class Healthy:
         consumer = reader(self._settings)
         consumer.subscribe([TOPIC])
         with ProtocolClient(self._bootstrap_servers) as client:
-            while not self._stopping.is_set():
+            while self.rounds == 0 or not self._stopping.is_set():
                 self._produce(producer)
                 self._read(consumer)
                 self._look_at_offsets(client)

@@ -36,12 +36,12 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with SecuredKafka(tmp_path_factory.mktemp("certificates"), ["app"]) as running:
         running.add_scram_user("app")
         for created in running.admin.create_topics([NewTopic(TOPIC, 1)]).values():
-            created.result(20)
+            created.result(60)
         running.allow("app", [Acl("DESCRIBE", "TOPIC", TOPIC)])
         yield running
 
 
-def cluster_of(keys: dict[str, Any], timeout_ms: int = 20_000) -> Cluster:
+def cluster_of(keys: dict[str, Any], timeout_ms: int = 60_000) -> Cluster:
     return Cluster(StreamsConfig({"application.id": "app", **keys}, environment={}), timeout_ms)
 
 

@@ -32,7 +32,7 @@ class Group:
         with Cluster(config, timeout_ms=120_000) as patient:  # a new Kafka makes the topic of offsets when it is asked
             patient.repeat(lambda: patient.coordinator(GROUP, name, "starting"))
         self.cluster = Cluster(config, timeout_ms=60_000)
-        self.impatient = Cluster(config, timeout_ms=2_000)
+        self.impatient = Cluster(config, timeout_ms=5_000)
         self.client = ProtocolClient(servers)
 
     def at(self, partition: int) -> TopicPartition:
