@@ -132,7 +132,13 @@ def _run_on_threads(cases: list[Case], options: argparse.Namespace, tally: Tally
 
 
 def _run_on_threads_inline(cases: list[Case], options: argparse.Namespace, tally: Tally) -> Iterator[Outcome]:
-    for case in _runnable(cases, threads_host.missing, options.sample, tally):
+    def missing(case: Case) -> list[str]:
+        lost = (
+            ["what only memory holds, over restarts"] if options.restarts and threads_host.is_remembered(case) else []
+        )
+        return [*threads_host.missing(case), *lost]
+
+    for case in _runnable(cases, missing, options.sample, tally):
         try:
             actual = threads_host.run(case, options.execution, options.restarts)
         except Exception as error:  # the other cases continue

@@ -7,6 +7,7 @@ A seeded sample runs on the host itself, with its threads and clients, on each b
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -101,7 +102,12 @@ def test_the_families_have_their_cases() -> None:
 
 def test_the_command_runs_cases_on_this_host(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = (CASES / "aggregate.jsonl").read_text().splitlines()[:3]
+    remembered = next(case for family in FAMILIES for case in cases_of(family) if threads_host.is_remembered(case))
     file = tmp_path / "cases.jsonl"
-    file.write_text("\n".join(lines) + "\n")
+    file.write_text("\n".join([*lines, json.dumps(remembered)]) + "\n")
     assert main([str(file), "--host", "threads-inline", "--restarts"]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "3 passed, 0 failed"
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in shown if "memory" in line] == [
+        ["1", "what", "only", "memory", "holds,", "over", "restarts"]
+    ]
+    assert shown[-1] == "3 passed, 0 failed"
