@@ -107,7 +107,7 @@ class GroupChaos:
             "session.timeout.ms": _SESSION_MS,
             "heartbeat.interval.ms": 500,
             "producer.transaction.timeout.ms": _TRANSACTION_MS,
-            "topic.retention.ms": -1,  # the records are some years old
+            "windowstore.changelog.additional.retention.ms": 2**62,  # the records are some years old
             "prefix": name,
             "letters": PARTITIONS,
         }

@@ -446,6 +446,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "between DataFrames and the application.",
         ),
         ConfigKey(
+            "windowstore.changelog.additional.retention.ms",
+            whole(0),
+            24 * 60 * 60 * 1000,
+            "low",
+            "By how many ms longer the changelog topic of a window or session store keeps records than the store.",
+        ),
+        ConfigKey(
             "metrics.recording.level",
             one_of("INFO", "DEBUG", "TRACE"),
             "INFO",

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from penstock.client.api import Admin, NewTopic
 from penstock.errors import StreamsError, TopicExistsError
 from penstock.host.layout import Layout
+from penstock.plan.internal_topics import changelog_config
 
 
 def internal_topics(layout: Layout) -> list[NewTopic]:
@@ -20,10 +21,11 @@ def internal_topics(layout: Layout) -> list[NewTopic]:
     configs: dict[str, Mapping[str, str]] = {
         name: {**topic.config, **extra} for name, topic in topology.repartition_topics.items()
     }
+    additional_ms = config["windowstore.changelog.additional.retention.ms"]
     for spec in topology.subtopologies:
-        for topic, settings in spec.changelogs.values():
+        for store, (topic, _) in spec.changelogs.items():
             if topic not in spec.source_topics:
-                configs[topic] = {**settings, **extra}
+                configs[topic] = changelog_config(spec.stores[store], extra, additional_ms)
     factor = config["replication.factor"]
     return [NewTopic(name, layout.topic_partitions[name], factor, each) for name, each in sorted(configs.items())]
 

@@ -5,12 +5,12 @@ Creates nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from penstock.plan.subtopology import InternalTopic
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import (
     SessionBytesStoreSupplier,
-    StoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
@@ -33,7 +33,7 @@ _REPARTITION_CONFIG: Mapping[str, str] = {
     **RECORDS_STAY,
     "segment.bytes": str(50 * 1024 * 1024),
 }
-_ADDITIONAL_RETENTION_MS = 24 * 60 * 60 * 1000
+DAY_MS = 24 * 60 * 60 * 1000
 _CHANGELOG_CONFIG: Mapping[str, str] = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
@@ -58,19 +58,34 @@ def changelog_topic(
     filled from one; the user's settings override Kafka's.
     """
     name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
-    return name, {**_CHANGELOG_CONFIG, **_changelog_config_of(store.supplier), **store.changelog_config}
+    return name, changelog_config(store)
 
 
-def _changelog_config_of(supplier: StoreSupplier) -> Mapping[str, str]:
-    """Return what the kind of a store asks of its changelog topic: how long entries must be there."""
-    match supplier:
+def changelog_config(
+    store: StoreBuilder, of_all: Mapping[str, str] = MappingProxyType({}), additional_retention_ms: int = DAY_MS
+) -> Mapping[str, str]:
+    """Return the configuration of the changelog topic of `store` (Kafka classes: UnwindowedChangelogTopicConfig,
+    WindowedChangelogTopicConfig, VersionedChangelogTopicConfig).
+
+    Args:
+        store: whose own settings override all others.
+        of_all: the user's settings of all internal topics (`topic.`), which do not override how long entries must be
+            there.
+        additional_retention_ms: by how much longer windows are kept than in the store
+            (`windowstore.changelog.additional.retention.ms`).
+    """
+    kept: Mapping[str, str] = {}
+    config = dict(_CHANGELOG_CONFIG)
+    match store.supplier:
         case WindowBytesStoreSupplier(retention_ms=retention_ms) | SessionBytesStoreSupplier(retention_ms=retention_ms):
-            return {"cleanup.policy": "compact,delete", "retention.ms": _a_day_more(retention_ms)}
+            config["cleanup.policy"] = "compact,delete"
+            kept = {"retention.ms": _sum(retention_ms, additional_retention_ms)}
         case VersionedBytesStoreSupplier(history_retention_ms=retention_ms):
-            return {"min.compaction.lag.ms": _a_day_more(retention_ms)}
+            kept = {"min.compaction.lag.ms": _sum(retention_ms, DAY_MS)}
         case _:
-            return {}
+            pass
+    return {**config, **of_all, **kept, **store.changelog_config}
 
 
-def _a_day_more(retention_ms: int) -> str:
-    return str(min(retention_ms + _ADDITIONAL_RETENTION_MS, LONG_MAX))
+def _sum(retention_ms: int, additional_ms: int) -> str:
+    return str(min(retention_ms + additional_ms, LONG_MAX))

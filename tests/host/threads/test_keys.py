@@ -25,6 +25,7 @@ OF_THIS_HOST = {
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
     "task.timeout.ms": 1_000,
+    "windowstore.changelog.additional.retention.ms": 5,
 }
 
 

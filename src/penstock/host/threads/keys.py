@@ -24,6 +24,7 @@ _ACTED_ON: Final = frozenset(
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",
         "task.timeout.ms",
+        "windowstore.changelog.additional.retention.ms",
     )
 )
 
@@ -62,7 +63,6 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "rack.aware.assignment.traffic_cost": _RACKS,
     "task.assignor.class": _ASSIGNOR,
     "transactional.id": "it consists of the application.id and the id of this process",
-    "windowstore.changelog.additional.retention.ms": "changelogs of windows keep a day more than their stores",
 }
 """Keys of other hosts and of Kafka Streams in Java that change nothing here: the reason, and what to set instead."""
 
