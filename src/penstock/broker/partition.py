@@ -435,6 +435,11 @@ class Partition:
             raise self._storage_error("delete from", error) from error
         return self.start_offset
 
+    @property
+    def listeners(self) -> int:
+        """How many functions are called after each append."""
+        return len(self._listeners)
+
     def add_listener(self, wake: Callable[[], None]) -> None:
         """Have a function called after each append and when the topic is deleted.
 
