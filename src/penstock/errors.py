@@ -184,6 +184,11 @@ class TopicExistsError(KafkaError):
     """A topic to create already exists (Kafka class: TopicExistsException)."""
 
 
+class UnsupportedVersionError(KafkaError):
+    """A broker does not have an API, or not in a version that this client needs (Kafka class:
+    UnsupportedVersionException)."""
+
+
 class RecordTooLargeError(KafkaError):
     """A record is larger than brokers take (Kafka class: RecordTooLargeException)."""
 

@@ -43,8 +43,17 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 def real_kafka() -> Iterator[RealKafka]:
     """A real Kafka of one broker; the test is skipped where there is none."""
     require_kafka()
-    # A compaction begins after 15 seconds by default.
-    with RealKafka(settings={"log.cleaner.backoff.ms": "100"}) as kafka:
+    # A compaction begins after 15 seconds by default, and groups of Kafka Streams move tasks with each heartbeat, every
+    # five seconds.
+    settings = {
+        "log.cleaner.backoff.ms": "100",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        "group.streams.min.assignment.interval.ms": "0",
+        "group.streams.assignment.interval.ms": "0",
+        "group.streams.min.heartbeat.interval.ms": "100",
+        "group.streams.heartbeat.interval.ms": "100",
+    }
+    with RealKafka(settings=settings) as kafka:
         yield kafka
 
 

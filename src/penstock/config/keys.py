@@ -221,6 +221,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Copies of the state of each task that other ordinary processes keep up to date, to take the task over.",
         ),
         ConfigKey(
+            "group.protocol",
+            one_of("classic", "streams"),
+            "classic",
+            "medium",
+            "How ordinary processes form a group: classic, they assign the tasks; streams, the brokers do (KIP-1071).",
+        ),
+        ConfigKey(
             "acceptable.recovery.lag",
             whole(0),
             10_000,

@@ -18,7 +18,8 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import KafkaError, TaskMigratedError
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.group import ASSIGNOR, GroupMembership
+from penstock.host.threads.classic_group import ASSIGNOR
+from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 import pytest
 
 from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
-from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
+from penstock.dsl.builder import StreamsBuilder
+from penstock.errors import ConfigError, TopologyError
+from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.task_manager import Limits
+from penstock.plan.partition_grouper import PartitionGrouper
+from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topology import built_topology
 
 OF_THIS_HOST = {
     "acceptable.recovery.lag": 7,
     "buffered.records.per.partition": 7,
     "commit.interval.ms": "5",
+    "group.protocol": "classic",
     "max.warmup.replicas": 1,
     "num.standby.replicas": 1,
     "num.stream.threads": 1,
@@ -66,6 +72,33 @@ def test_keys_of_spark_are_named_here(caplog: pytest.LogCaptureFixture) -> None:
         "The configuration penstock.batch.target.ms is ignored: this host has no epochs; set commit.interval.ms.",
         "The configuration penstock.spark.master is ignored: it is a key of the host spark.",
     ]
+
+
+def built(pattern: bool = False) -> BuiltTopology:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("in.*") if pattern else "in").to("out")
+    return built_topology(builder.build(), "app")
+
+
+def test_groups_of_kafka_streams_have_no_static_members_groupers_and_patterns() -> None:
+    with pytest.raises(ConfigError, match=r"remove group\.instance\.id"):
+        check_group_protocol(built(), config_of(group__protocol="streams", group__instance__id="one"))
+    with pytest.raises(ConfigError, match=r"remove partition\.grouper"):
+        check_group_protocol(built(), config_of(group__protocol="streams", partition__grouper=PartitionGrouper))
+    with pytest.raises(TopologyError, match=r"a pattern, 'in\.\*', .* set group\.protocol=classic"):
+        check_group_protocol(built(pattern=True), config_of(group__protocol="streams"))
+    check_group_protocol(built(pattern=True), config_of(group__instance__id="one"))
+    with pytest.raises(ConfigError, match="expected one of classic, streams"):
+        config_of(group__protocol="consumer")
+
+
+def test_keys_that_brokers_decide_on_for_groups_of_kafka_streams_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    keys = {"num.standby.replicas": 1, "max.warmup.replicas": 1, "session.timeout.ms": 9_000}
+    with caplog.at_level(logging.WARNING):
+        check_group_protocol(built(), config_of(**keys))
+        assert caplog.messages == []
+        check_group_protocol(built(), config_of(group__protocol="streams", **keys))
+    assert sorted(message.split()[2] for message in caplog.messages) == sorted(keys)
 
 
 def test_a_key_that_nobody_has_is_refused() -> None:

@@ -22,7 +22,7 @@ from kio.schema.errors import ErrorCode
 from penstock.client.failures import Failures
 from penstock.client.sockets.sasl import Mechanism, mechanism
 from penstock.client.sockets.tls import tls_context
-from penstock.errors import AuthenticationError, ConfigError, KafkaError
+from penstock.errors import AuthenticationError, ConfigError, KafkaError, UnsupportedVersionError
 from penstock.wire.codec import Message, is_flexible, request_encoder, response_decoder
 from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
 
@@ -145,13 +145,13 @@ class BrokerConnection:
         """Return the newest version of an API that both sides have.
 
         Raises:
-            KafkaError: there is none.
+            UnsupportedVersionError: there is none.
         """
         oldest, newest = self._versions.get(api.key, (0, -1))
         chosen = min(newest, api.newest)
         if chosen < max(oldest, api.oldest):
             has = "does not have the API" if newest < 0 else f"has versions {oldest} to {newest} of"
-            raise KafkaError(
+            raise UnsupportedVersionError(
                 f"The broker at {self._address} {has} {api.name}; this client needs a version from {api.oldest} to "
                 f"{api.newest}."
             )
@@ -168,7 +168,7 @@ class BrokerConnection:
 
         Raises:
             BrokerNotFoundError: no answer arrived in time, or the connection broke.
-            KafkaError: the broker does not have the API.
+            UnsupportedVersionError: the broker does not have the API.
         """
         self.send(api, body, doing)
         return self.receive(doing, timeout_ms)

@@ -40,9 +40,10 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
-from penstock.host.threads.group import GroupMembership, max_poll_interval_ms
+from penstock.host.threads.group import GroupMembership
+from penstock.host.threads.group_protocol import max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
-from penstock.host.threads.keys import check_keys, commit_interval_ms, limits
+from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
@@ -121,6 +122,7 @@ class ThreadsHost:
         """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
         start."""
         check_keys(self._config)
+        check_group_protocol(self._built, self._config)
         check_serdes(self._built, self._config)
         if self._built.data_frame_topics:
             raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")

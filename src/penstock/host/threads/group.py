@@ -21,51 +21,35 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
-from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.settings import CONSUMER
 from penstock.client.sockets.cluster import GROUP, Cluster, Node
 from penstock.client.sockets.connection import Api, BrokerConnection
 from penstock.client.sockets.offsets import offset_topics
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError
+from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.assignor import VERSION
-from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
+from penstock.host.threads.classic_group import ClassicProtocol
+from penstock.host.threads.group_protocol import GroupProtocol, Request, now_ms
+from penstock.host.threads.keys import uses_streams_protocol
 from penstock.host.threads.membership import Post, TaskPositions
-from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
+from penstock.host.threads.streams_group import StreamsProtocol
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
 _log = logging.getLogger(__name__)
 
-# The oldest versions are the first ones with static members, of Kafka 2.3.
-JOIN_GROUP: Final = Api("JoinGroup", 11, 5, 9)
-SYNC_GROUP: Final = Api("SyncGroup", 14, 3, 5)
-HEARTBEAT: Final = Api("Heartbeat", 12, 3, 4)
-LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
 OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
 
-ASSIGNOR: Final = "penstock"
-"""The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
-
-_TAG: Final = "client.tag."
-_PROTOCOL_TYPE: Final = "consumer"
-_THREAD: Final = 1
-"""Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
-_SESSION_MS, _HEARTBEAT_MS = 10_000, 1_000
 _TIMEOUT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 0.02
 _LEAST_COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _MOST_WAIT: Final = 0.5
 """Seconds after which the thread looks around though nothing happens."""
-
-
-def max_poll_interval_ms(config: StreamsConfig) -> int:
-    """Return how long an instance may not get on before its tasks are others'."""
-    return int(client_settings(config, CONSUMER).get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
 
 
 class GroupMembership:
@@ -90,28 +74,15 @@ class GroupMembership:
         process: str | None = None,
         state: TaskPositions | None = None,
     ) -> None:
-        settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])
-        self._rules = Rules(
-            layout.groups,
-            layout.stateful,
-            config["num.standby.replicas"],
-            config["acceptable.recovery.lag"],
-            config["max.warmup.replicas"],
-            tuple(filter(None, (tag.strip() for tag in config["rack.aware.assignment.tags"].split(",")))),
-        )
-        self._tags = _client_tags(config)
-        self._server = config["application.server"] or ""
-        self._state = state
-        self._process = process or uuid.uuid4().hex
         self._post = post
-        self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
-        self._rebalance_ms = max_poll_interval_ms(config)
-        heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
-        given = str(settings.get("group.instance.id", ""))
-        self._instance = f"{given}-{_THREAD}" if given else ""
-        timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
-        self._member = m.Member(self._rules, timing, self._instance)
+        process = process or uuid.uuid4().hex
+        self._protocol: GroupProtocol = (
+            StreamsProtocol(layout, config, process)
+            if uses_streams_protocol(config)
+            else ClassicProtocol(layout, config, process, state)
+        )
+        self._member = self._protocol.member
         self._lock = threading.Lock()
         self._lost_is_told = False
         self._is_leaving = False
@@ -139,7 +110,8 @@ class GroupMembership:
         with self._lock:
             if not self._member.may_commit:
                 return None
-            return GroupIdentity(self._group, self._member.generation, self._member.member_id, self._instance or None)
+            instance = self._protocol.instance or None
+            return GroupIdentity(self._group, self._member.generation, self._member.member_id, instance)
 
     def endpoints(self) -> Sequence[Endpoint]:
         """Return where the state of all members can be asked for; from any thread."""
@@ -196,11 +168,14 @@ class GroupMembership:
         try:
             while not self._closed.is_set():
                 with self._lock:
-                    steps = self._member.handle(happening, _now_ms())
+                    steps = self._member.handle(happening, now_ms())
                     for step in steps:
                         self._tell(step)
                 for step in steps:
-                    self._send(step)
+                    if isinstance(step, m.FindAgain):
+                        self._disconnect()
+                    if (request := self._protocol.request(step)) is not None:
+                        self._request(request)
                 if self._member.has_left:
                     return
                 happening = self._next()
@@ -216,7 +191,7 @@ class GroupMembership:
         except queue.Empty:
             pass
         due = self._member.due_ms()
-        left = _MOST_WAIT if due is None else min(_MOST_WAIT, (due - _now_ms()) / 1000)
+        left = _MOST_WAIT if due is None else min(_MOST_WAIT, (due - now_ms()) / 1000)
         if self._connection is None or self._answer is None:
             self._sleep(None, left)
             return m.Tick()
@@ -262,87 +237,12 @@ class GroupMembership:
                 self._post(step)
             case v.CutOff() | v.Reconnected():
                 self._post(step)
-            case m.Refused(code):
-                self._post(v.Failed(self._error(code)))
+            case m.Refused(code, message):
+                self._post(v.Failed(self._error(code, message)))
             case _:
                 pass
 
-    def _send(self, step: m.Step) -> None:
-        match step:
-            case m.Join(member_id, generation, owned):
-                body = self._join_body(member_id, generation, owned)
-                self._request(JOIN_GROUP, body, self._joined, self._rebalance_ms)
-            case m.Sync(member_id, generation, assignments):
-                each = [{"member_id": one, "assignment": content} for one, content in assignments.items()]
-                body = {
-                    **self._identity(member_id, generation),
-                    "protocol_type": _PROTOCOL_TYPE,
-                    "protocol_name": ASSIGNOR,
-                    "assignments": each,
-                }
-                self._request(SYNC_GROUP, body, _synced, self._rebalance_ms)
-            case m.Heartbeat(member_id, generation):
-                sent_ms = _now_ms()
-                body = self._identity(member_id, generation)
-                self._request(HEARTBEAT, body, lambda answer: m.HeartbeatAnswered(answer["error_code"], sent_ms))
-            case m.LeaveGroup(member_id):
-                body = {
-                    "group_id": self._group,
-                    "member_id": member_id,
-                    "members": [{"member_id": member_id, "reason": "the instance is closed"}],
-                }
-                self._request(LEAVE_GROUP, body, lambda _: m.LeaveAnswered())
-            case m.FindAgain():
-                self._disconnect()
-            case _:
-                pass
-
-    def _identity(self, member_id: str, generation: int) -> Message:
-        return {
-            "group_id": self._group,
-            "member_id": member_id,
-            "group_instance_id": self._instance or None,
-            "generation_id": generation,
-        }
-
-    def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
-        tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
-        positions = {} if self._state is None else self._state.positions()
-        subscription = Subscription(
-            VERSION,
-            self._process,
-            self._rules.application,
-            generation,
-            tasks,
-            [(*task, position) for task, position in sorted(positions.items())],
-            self._instance,
-            self._tags,
-            self._server,
-        )
-        return {
-            "group_id": self._group,
-            "session_timeout": self._session_ms,
-            "rebalance_timeout": self._rebalance_ms,
-            "member_id": member_id,
-            "group_instance_id": self._instance or None,
-            "protocol_type": _PROTOCOL_TYPE,
-            "protocols": [{"name": ASSIGNOR, "metadata": encode_subscription(subscription, self._rules)}],
-        }
-
-    def _joined(self, answer: Message) -> m.JoinAnswered:
-        # A static leader that has started again leads no rebalance.
-        leader = "" if answer.get("skip_assignment") else answer["leader"]
-        members = {one["member_id"]: one["metadata"] for one in answer["members"]}
-        ends = None
-        if leader and leader == answer["member_id"] and self._rules.stateful and self._state is not None:
-            try:
-                ends = self._state.ends()
-            except KafkaError as error:
-                _log.warning("The assignment does not consider which instances have the state of tasks: %s", error)
-        return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
-
-    def _request(self, api: Api, body: Message, take: Callable[[Message], m.Happening], waits_ms: int = 0) -> None:
-        """Send a request; `take` makes of its answer what happens. waits_ms: how long the coordinator may wait."""
+    def _request(self, request: Request) -> None:
         if self._answer is not None:
             self._disconnect()  # the answer to the request before it is no longer of interest
         try:
@@ -350,15 +250,18 @@ class GroupMembership:
                 right = Right("READ", "group", self._group)
                 node = self._cluster.coordinator(GROUP, self._group, self._doing, right)
                 self._connection = self._cluster.connect(node, self._doing)
-            self._connection.send(api, body, self._doing)
+            self._connection.send(request.api, request.body, self._doing)
         except RetriableError:
             self._disconnect()
             self._inbox.put(m.Disconnected())
+        except UnsupportedVersionError as error:
+            self._disconnect()
+            self._inbox.put(m.Unusable(self._protocol.refusal(ErrorCode.unsupported_version, "") or error))
         except StreamsError as error:
             self._disconnect()
             self._inbox.put(m.Unusable(error))
         else:
-            self._answer = take, time.monotonic() + (waits_ms + _TIMEOUT_MS) / 1000
+            self._answer = request.take, time.monotonic() + (request.waits_ms + _TIMEOUT_MS) / 1000
 
     def _disconnect(self) -> None:
         self._answer = None
@@ -366,20 +269,14 @@ class GroupMembership:
             self._connection.close()
             self._connection = None
 
-    def _error(self, code: int) -> StreamsError:
-        """Return the error for a refusal of the coordinator."""
-        if code == ErrorCode.inconsistent_group_protocol:
-            return KafkaError(
-                f"The group {self._group!r} has members of another program, such as Kafka Streams in Java. Stop them; "
-                "a member that did not leave is in the group until its session.timeout.ms has passed."
-            )
-        if code == ErrorCode.fenced_instance_id:
-            return KafkaError(
-                f"Another process is the member {self._instance!r} of the group {self._group!r}: it was started later "
-                "with the same group.instance.id. Give each instance its own."
-            )
+    def _error(self, code: int, message: str = "") -> StreamsError:
+        """Return the error for a refusal of the coordinator. message: what it says."""
+        special = self._protocol.refusal(code, message)
+        if special is not None:
+            return special
         try:
-            self._cluster.check({"error_code": code}, self._doing, Right("READ", "group", self._group))
+            answer = {"error_code": code, "error_message": message}
+            self._cluster.check(answer, self._doing, Right("READ", "group", self._group))
         except StreamsError as error:
             return error
         return KafkaError(f"The group {self._group!r} refuses this member.")
@@ -402,9 +299,14 @@ class GroupMembership:
                 if not self._member.may_commit:
                     self._tell_lost()
                     return
-                generation, state = self._member.generation, self._member.state
-                body = self._identity(self._member.member_id, generation)
-            body |= {"generation_id_or_member_epoch": generation, "topics": offset_topics(offsets)}
+                member_id, generation, state = self._member.member_id, self._member.generation, self._member.state
+            body = {
+                "group_id": self._group,
+                "member_id": member_id,
+                "group_instance_id": self._protocol.instance or None,
+                "generation_id_or_member_epoch": generation,
+                "topics": offset_topics(offsets),
+            }
             code = self._ask_to_commit(body, doing, deadline)
             if code == ErrorCode.none:
                 self._post(v.OffsetsCommitted())
@@ -458,17 +360,5 @@ _REPEATED: Final = (
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
     ErrorCode.request_timed_out,
+    ErrorCode.stale_member_epoch,  # the answer with the new epoch is on its way
 )
-
-
-def _client_tags(config: StreamsConfig) -> dict[str, str]:
-    tags = config.client_config().items()
-    return {key.removeprefix(_TAG): str(value) for key, value in tags if key.startswith(_TAG)}
-
-
-def _synced(answer: Message) -> m.SyncAnswered:
-    return m.SyncAnswered(answer["error_code"], answer["assignment"])
-
-
-def _now_ms() -> int:
-    return time.monotonic_ns() // 1_000_000

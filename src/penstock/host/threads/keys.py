@@ -6,9 +6,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.client.keys import check_client_keys
+from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.errors import ConfigError, TopologyError
 from penstock.host.threads.task_manager import Limits
+from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.state.open import ROCKSDB
 
 _ACTED_ON: Final = frozenset(
@@ -16,6 +19,7 @@ _ACTED_ON: Final = frozenset(
         "acceptable.recovery.lag",
         "buffered.records.per.partition",
         "commit.interval.ms",
+        "group.protocol",
         "max.warmup.replicas",
         "num.standby.replicas",
         "num.stream.threads",
@@ -32,11 +36,9 @@ _EPOCHS = "this host has no epochs; set commit.interval.ms"
 _CHECKPOINT = "this host keeps state in changelog topics and below state.dir, and has no checkpoint"
 _SPARK = "it is a key of the host spark"
 _ASSIGNOR = "all instances compute the assignment by the assignor of Penstock"
-_CLASSIC = "the group has the classic protocol"
 _RACKS = "active tasks are assigned without regard to racks, standby tasks by rack.aware.assignment.tags"
 _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
-    "group.protocol": _CLASSIC,
-    "group.remote.assignor": _CLASSIC,
+    "group.remote.assignor": "it belongs to group.protocol=consumer",
     "max.poll.records": "set buffered.records.per.partition",
     "partition.assignment.strategy": _ASSIGNOR,
     "partition.pause.threshold.ms": "set buffered.records.per.partition",
@@ -66,6 +68,19 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
 }
 """Keys of other hosts and of Kafka Streams in Java that change nothing here: the reason, and what to set instead."""
 
+_BY_BROKERS = "the brokers assign the tasks; set group.protocol=classic for it"
+_STICKY = "the assignor of the brokers makes no warm-up copies; set group.protocol=classic for it"
+_WITHOUT_EFFECT_ON_STREAMS: Final[Mapping[str, str]] = {
+    "acceptable.recovery.lag": _STICKY,
+    "heartbeat.interval.ms": "set streams.heartbeat.interval.ms of the group (kafka-configs.sh --entity-type groups)",
+    "max.warmup.replicas": _STICKY,
+    "num.standby.replicas": "set streams.num.standby.replicas of the group (kafka-configs.sh --entity-type groups)",
+    "probing.rebalance.interval.ms": _STICKY,
+    "rack.aware.assignment.tags": _BY_BROKERS,
+    "session.timeout.ms": "set streams.session.timeout.ms of the group (kafka-configs.sh --entity-type groups)",
+}
+"""Keys that change nothing with group.protocol=streams: the reason, and what to set instead."""
+
 _COMMIT_INTERVAL_MS: Final = 30_000
 _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 
@@ -80,6 +95,39 @@ def check_keys(config: StreamsConfig) -> None:
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"
         )
+
+
+def uses_streams_protocol(config: StreamsConfig) -> bool:
+    """Return whether the brokers assign the tasks (group.protocol=streams)."""
+    return bool(config["group.protocol"] == "streams")
+
+
+def check_group_protocol(topology: BuiltTopology, config: StreamsConfig) -> None:
+    """Check that nothing is asked of group.protocol=streams that it does not have, and warn of keys that change
+    nothing with it. Raises ConfigError for a key that it refuses, TopologyError for a source with a pattern."""
+    if not uses_streams_protocol(config):
+        return
+    settings = client_settings(config, CONSUMER)
+    if settings.get("group.instance.id"):
+        raise ConfigError(
+            "Streams rebalance protocol does not support static membership. Please set group.protocol=classic or "
+            "remove group.instance.id from the configuration."
+        )
+    if config["partition.grouper"] is not None:
+        raise ConfigError(
+            "Brokers make the tasks of group.protocol=streams from the numbers of the partitions: set "
+            "group.protocol=classic, or remove partition.grouper from the configuration."
+        )
+    for spec in topology.subtopologies:
+        for node in spec.nodes:
+            if isinstance(node, SourceSpec) and node.pattern is not None:
+                raise TopologyError(
+                    f"The source {node.name} reads the topics of a pattern, {node.pattern.pattern!r}, which brokers do "
+                    "not support for group.protocol=streams: name the topics, or set group.protocol=classic."
+                )
+    for key, why in _WITHOUT_EFFECT_ON_STREAMS.items():
+        if key in config.given() or key in settings:
+            warn_without_effect(key, why)
 
 
 def commit_interval_ms(config: StreamsConfig) -> int:

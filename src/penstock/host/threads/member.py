@@ -1,5 +1,7 @@
-"""The member of a consumer group, as a table of states. No I/O, no clock, no thread: `Member.handle` takes what has
-happened and returns what is to be sent and told; `Member.due_ms` says when a `Tick` is needed.
+"""The member of a group, as a table of states: what members of both protocols have in common (`GroupMember`), and the
+member of the classic protocol (`Member`); `streams_member` has that of the protocol of Kafka Streams. No I/O, no clock,
+no thread: `handle` takes what has happened and returns what is to be sent and told; `due_ms` says when a `Tick` is
+needed.
 
 What happens in which state (the tests have a line for each):
 
@@ -26,10 +28,11 @@ Rules:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -41,6 +44,15 @@ from penstock.plan.subtopology import TaskId
 NO_GENERATION: Final = -1
 
 
+class StreamsTasks(NamedTuple):
+    """The tasks of a member of the protocol of Kafka Streams. active: that it runs. standby: of which it keeps a copy.
+    warm_up: of which it makes a copy, to run them later."""
+
+    active: frozenset[TaskId] = frozenset()
+    standby: frozenset[TaskId] = frozenset()
+    warm_up: frozenset[TaskId] = frozenset()
+
+
 class State(Enum):
     """Where a member stands; see the module."""
 
@@ -50,6 +62,10 @@ class State(Enum):
     STABLE = "STABLE"
     FENCED = "FENCED"
     LEAVING = "LEAVING"
+
+
+Statuses = Mapping[int, str]
+"""What keeps a group of the protocol of Kafka Streams from going on: texts by code."""
 
 
 # ---------------------------------------- what happens
@@ -87,6 +103,32 @@ class HeartbeatAnswered:
 
     code: int
     sent_ms: int = 0
+
+
+@dataclass(frozen=True)
+class StreamsHeartbeatAnswered:
+    """The answer to StreamsGroupHeartbeat, which was sent at `sent_ms`.
+
+    epoch: of the member. heartbeat_ms: until the next heartbeat. tasks: its assignment, None if it is the same as
+    before. statuses: of the group, by code. endpoints: None if they are the same as before. message: of an error.
+    """
+
+    code: int
+    sent_ms: int = 0
+    epoch: int = NO_GENERATION
+    heartbeat_ms: int = 0
+    tasks: StreamsTasks | None = None
+    statuses: Statuses | None = None
+    endpoints: tuple[Endpoint, ...] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class StreamsMemberDescribed:
+    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have it."""
+
+    code: int
+    tasks: StreamsTasks | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +184,8 @@ Happening = (
     | JoinAnswered
     | SyncAnswered
     | HeartbeatAnswered
+    | StreamsHeartbeatAnswered
+    | StreamsMemberDescribed
     | LeaveAnswered
     | Disconnected
     | Unusable
@@ -183,8 +227,31 @@ class Heartbeat:
 
 
 @dataclass(frozen=True)
+class JoinStreamsGroup:
+    """Send StreamsGroupHeartbeat to join, with the topology."""
+
+    member_id: str
+
+
+@dataclass(frozen=True)
+class StreamsHeartbeat:
+    """Send StreamsGroupHeartbeat. owned: the tasks that the member has."""
+
+    member_id: str
+    epoch: int
+    owned: StreamsTasks
+
+
+@dataclass(frozen=True)
+class DescribeStreamsMember:
+    """Send StreamsGroupDescribe, to learn the assignment of this member."""
+
+    member_id: str
+
+
+@dataclass(frozen=True)
 class LeaveGroup:
-    """Send LeaveGroup."""
+    """Tell the coordinator that the member leaves."""
 
     member_id: str
 
@@ -196,15 +263,19 @@ class FindAgain:
 
 @dataclass(frozen=True)
 class Refused:
-    """Tell the core that the group refuses this member for a reason that does not pass."""
+    """Tell the core that the group refuses this member for a reason that does not pass. message: of the coordinator."""
 
     code: int
+    message: str = ""
 
 
 Step = (
     Join
     | Sync
     | Heartbeat
+    | JoinStreamsGroup
+    | StreamsHeartbeat
+    | DescribeStreamsMember
     | LeaveGroup
     | FindAgain
     | Refused
@@ -222,7 +293,13 @@ _ELSEWHERE: Final = frozenset(
         ErrorCode.not_coordinator,
     )
 )
-_OUT: Final = frozenset((ErrorCode.unknown_member_id, ErrorCode.illegal_generation))
+_OUT: Final = frozenset(
+    (
+        ErrorCode.unknown_member_id,
+        ErrorCode.illegal_generation,
+        ErrorCode.fenced_member_epoch,
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -237,34 +314,47 @@ class Timing:
     probing_ms: int = 600_000
 
 
-class Member:
-    """One member; see the module.
+class GroupMember(ABC):
+    """What members have in common, whatever the protocol of their group; see the module.
 
     Args:
-        rules: the tasks that are assigned.
         timing: how long it waits.
         instance: the name of a static member, empty for another one.
+        member_id: with which it joins as a new member, empty if the coordinator gives one.
     """
 
-    def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
-        self._rules = rules
+    def __init__(self, timing: Timing, instance: str = "", member_id: str = "") -> None:
         self._timing = timing
         self._instance = instance
+        self._first_id = member_id
         self._held: frozenset[TaskId] = frozenset()
-        self._must_rejoin = False
         self._pending: frozenset[TaskId] = frozenset()
         self._out = False
         self._session_until = 0
         self._is_cut_off = False
         self._next_ms: int | None = None
-        self._leads = False
-        self._probe_ms: int | None = None
         self.state = State.UNJOINED
-        self.member_id = ""
+        self.member_id = member_id
         self.generation = NO_GENERATION
         self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
         """Where the state of all members can be asked for, as of the last assignment."""
+
+    @abstractmethod
+    def _join(self) -> list[Step]:
+        """Return what joins the group."""
+
+    @abstractmethod
+    def _heartbeat(self) -> Step:
+        """Return the next heartbeat."""
+
+    @abstractmethod
+    def _answered(self, happening: Happening, now: int) -> list[Step]:
+        """Take an answer of the coordinator; one to a question that the member has forgotten is of no interest."""
+
+    @abstractmethod
+    def _freed(self, now: int) -> list[Step]:
+        """Return what follows from tasks that are closed now."""
 
     @property
     def may_commit(self) -> bool:
@@ -301,17 +391,8 @@ class Member:
                 return self._fail(error, now)
             case Unusable():
                 return self._disconnected(now)
-            case JoinAnswered() if self.state is State.JOINING:
-                self._out = False
-                return self._joined(happening, now)
-            case SyncAnswered() if self.state is State.SYNCING:
-                self._out = False
-                return self._synced(happening, now)
-            case HeartbeatAnswered() if self.state is State.STABLE:
-                self._out = False
-                return self._heard(happening, now)
             case _:
-                return []  # the answer to a question that the member has forgotten
+                return self._answered(happening, now)
 
     def _is_watched(self) -> bool:
         """Return whether the tasks must stand still when the session ends: a coordinator that waits for others to join
@@ -333,10 +414,127 @@ class Member:
                 steps += self._join()
             case State.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
-                steps.append(Heartbeat(self.member_id, self.generation))
+                steps.append(self._heartbeat())
             case _:
                 pass
         return steps
+
+    def _given_up(self, tasks: frozenset[TaskId], now: int) -> list[Step]:
+        self._held -= tasks
+        self._pending -= tasks
+        if self.state is State.FENCED:
+            return self._tick(now)
+        return self._freed(now)
+
+    def _refused(self, code: int, now: int, message: str = "") -> list[Step]:
+        """Take an error of the coordinator."""
+        if code in _ELSEWHERE:
+            return [*self._disconnected(now), FindAgain()]
+        if code in _OUT:
+            return self._count_out(code, now)
+        self._fence(now)
+        return [Refused(code, message)]
+
+    def _count_out(self, code: int, now: int) -> list[Step]:
+        """Go on as a new member, or as the same one where only its generation is over."""
+        if code == ErrorCode.unknown_member_id:
+            self.member_id = self._first_id
+        if code not in _OUT:
+            self._fence(now)
+            return [Refused(code)]
+        return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
+
+    def _lose(self, why: str, now: int) -> list[Step]:
+        had_tasks = bool(self._held)
+        self._fence(now)
+        self._next_ms = None
+        if not had_tasks:
+            return self._join()
+        error = TaskMigratedError(
+            f"This instance has lost its tasks: {why}. Other instances may have them now; what it has not committed is "
+            "processed again."
+        )
+        return [v.MembershipLost(error)]
+
+    def _step_back(self, error: Exception, now: int) -> list[Step]:
+        """Leave the tasks to others; join again as a new member when they are closed."""
+        if not self.may_commit:
+            return []
+        left = self._left(now)
+        self._next_ms = None
+        return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join()]
+
+    def _left(self, now: int) -> list[Step]:
+        """Become nobody; the group finds out about a static member when its session ends."""
+        left: list[Step] = [LeaveGroup(self.member_id)] if not self._instance else []
+        self._fence(now)
+        self.member_id = self._first_id
+        return left
+
+    def _fail(self, error: Exception, now: int) -> list[Step]:
+        self._fence(now)
+        return [v.Failed(error)]
+
+    def _fence(self, now: int) -> None:
+        self.state, self._out, self._is_cut_off = State.FENCED, False, False
+        self.generation = NO_GENERATION
+        self._pending = frozenset()
+        self._next_ms = now + self._timing.refused_ms
+
+    def _disconnected(self, now: int) -> list[Step]:
+        self._out = False
+        match self.state:
+            case State.LEAVING:
+                self.has_left = True
+            case State.FENCED:
+                pass
+            case State.STABLE:
+                self._next_ms = now + self._timing.retry_ms  # the next heartbeat may find another coordinator
+            case _:
+                self.state, self._next_ms = State.UNJOINED, now + self._timing.retry_ms
+        return []
+
+    def _leave(self) -> list[Step]:
+        if self.state is State.LEAVING:
+            return []
+        is_known = bool(self.member_id) and not self._instance
+        self.state, self._next_ms = State.LEAVING, None
+        self.has_left = not is_known
+        return [LeaveGroup(self.member_id)] if is_known else []
+
+
+class Member(GroupMember):
+    """A member of a group of the classic protocol; see the module.
+
+    Args:
+        rules: the tasks that are assigned.
+        timing: how long it waits.
+        instance: the name of a static member, empty for another one.
+    """
+
+    def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
+        super().__init__(timing, instance)
+        self._rules = rules
+        self._must_rejoin = False
+        self._leads = False
+        self._probe_ms: int | None = None
+
+    def _heartbeat(self) -> Step:
+        return Heartbeat(self.member_id, self.generation)
+
+    def _answered(self, happening: Happening, now: int) -> list[Step]:
+        match happening:
+            case JoinAnswered() if self.state is State.JOINING:
+                self._out = False
+                return self._joined(happening, now)
+            case SyncAnswered() if self.state is State.SYNCING:
+                self._out = False
+                return self._synced(happening, now)
+            case HeartbeatAnswered() if self.state is State.STABLE:
+                self._out = False
+                return self._heard(happening, now)
+            case _:
+                return []
 
     def _join(self) -> list[Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
@@ -376,9 +574,13 @@ class Member:
         self._pending = self._held - share.tasks
         self.endpoints = share.endpoints
         self._held |= share.tasks
-        return [v.Assigned(share.tasks, share.standbys), *self._rejoin_if_free()]
+        return [v.Assigned(share.tasks, share.standbys), *self._freed(now)]
 
-    def _rejoin_if_free(self) -> list[Step]:
+    def _withdraw(self, error: Exception, now: int) -> list[Step]:
+        """Let the others go on without this member, whose tasks are not theirs."""
+        return [*self._left(now), v.Failed(error)]
+
+    def _freed(self, now: int) -> list[Step]:
         """Join again where the tasks that others wait for are closed."""
         is_free = self.state is State.STABLE and self._must_rejoin and not self._pending and not self._out
         return self._join() if is_free else []
@@ -392,93 +594,7 @@ class Member:
         must_probe = self._probe_ms is not None and now >= self._probe_ms
         if answer.code == ErrorCode.rebalance_in_progress or must_probe:
             return [*steps, *self._join()]
-        return [*steps, *self._rejoin_if_free()]
+        return [*steps, *self._freed(now)]
 
-    def _given_up(self, tasks: frozenset[TaskId], now: int) -> list[Step]:
-        self._held -= tasks
-        self._pending -= tasks
-        if self.state is State.FENCED:
-            return self._tick(now)
-        return self._rejoin_if_free()
-
-    def _refused(self, code: int, now: int) -> list[Step]:
-        """Take an error of a join, of an assignment or of a heartbeat."""
-        if code == ErrorCode.rebalance_in_progress:
-            return self._join()
-        if code in _ELSEWHERE:
-            return [*self._disconnected(now), FindAgain()]
-        if code in _OUT:
-            return self._count_out(code, now)
-        self._fence(now)
-        return [Refused(code)]
-
-    def _count_out(self, code: int, now: int) -> list[Step]:
-        """Go on as a new member, or as the same one where only its generation is over."""
-        if code == ErrorCode.unknown_member_id:
-            self.member_id = ""
-        if code not in _OUT:
-            self._fence(now)
-            return [Refused(code)]
-        return self._lose(f"the group goes on without it ({ErrorCode(code).name.upper()})", now)
-
-    def _lose(self, why: str, now: int) -> list[Step]:
-        had_tasks = bool(self._held)
-        self._fence(now)
-        self._next_ms = None
-        if not had_tasks:
-            return self._join()
-        error = TaskMigratedError(
-            f"This instance has lost its tasks: {why}. Other instances may have them now; what it has not committed is "
-            "processed again."
-        )
-        return [v.MembershipLost(error)]
-
-    def _step_back(self, error: Exception, now: int) -> list[Step]:
-        """Leave the tasks to others; join again as a new member when they are closed."""
-        if not self.may_commit:
-            return []
-        left = self._left(now)
-        self._next_ms = None
-        return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join()]
-
-    def _withdraw(self, error: Exception, now: int) -> list[Step]:
-        """Let the others go on without this member, whose tasks are not theirs."""
-        return [*self._left(now), v.Failed(error)]
-
-    def _left(self, now: int) -> list[Step]:
-        """Become nobody; the group finds out about a static member when its session ends."""
-        left: list[Step] = [LeaveGroup(self.member_id)] if not self._instance else []
-        self._fence(now)
-        self.member_id = ""
-        return left
-
-    def _fail(self, error: Exception, now: int) -> list[Step]:
-        self._fence(now)
-        return [v.Failed(error)]
-
-    def _fence(self, now: int) -> None:
-        self.state, self._out, self._is_cut_off = State.FENCED, False, False
-        self.generation = NO_GENERATION
-        self._must_rejoin, self._pending = False, frozenset()
-        self._next_ms = now + self._timing.refused_ms
-
-    def _disconnected(self, now: int) -> list[Step]:
-        self._out = False
-        match self.state:
-            case State.LEAVING:
-                self.has_left = True
-            case State.FENCED:
-                pass
-            case State.STABLE:
-                self._next_ms = now + self._timing.retry_ms  # the next heartbeat may find another coordinator
-            case _:
-                self.state, self._next_ms = State.UNJOINED, now + self._timing.retry_ms
-        return []
-
-    def _leave(self) -> list[Step]:
-        if self.state is State.LEAVING:
-            return []
-        is_known = bool(self.member_id) and not self._instance
-        self.state, self._next_ms = State.LEAVING, None
-        self.has_left = not is_known
-        return [LeaveGroup(self.member_id)] if is_known else []
+    def _refused(self, code: int, now: int, message: str = "") -> list[Step]:
+        return self._join() if code == ErrorCode.rebalance_in_progress else super()._refused(code, now, message)

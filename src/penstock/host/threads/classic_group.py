@@ -1,0 +1,163 @@
+"""The classic protocol of groups: what a member sends in JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.sockets.connection import Api
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, StreamsError
+from penstock.host.layout import Layout
+from penstock.host.threads import member as m
+from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.membership import TaskPositions
+from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
+from penstock.plan.subtopology import TaskId
+from penstock.wire.codec import Message
+
+_log = logging.getLogger(__name__)
+
+# The oldest versions are the first ones with static members, of Kafka 2.3.
+JOIN_GROUP: Final = Api("JoinGroup", 11, 5, 9)
+SYNC_GROUP: Final = Api("SyncGroup", 14, 3, 5)
+HEARTBEAT: Final = Api("Heartbeat", 12, 3, 4)
+LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
+
+ASSIGNOR: Final = "penstock"
+"""The name of the protocol by which members agree; a group of others refuses it, and the other way round."""
+
+_PROTOCOL_TYPE: Final = "consumer"
+_THREAD: Final = 1
+"""Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
+_SESSION_MS, _HEARTBEAT_MS = 10_000, 1_000
+
+
+class ClassicProtocol:
+    """A member of the classic protocol (see `group_protocol.GroupProtocol`).
+
+    Args:
+        layout: the tasks of the application.
+        config: its configuration.
+        process: the id of this process.
+        state: what is known of the state of tasks, None for nothing.
+    """
+
+    def __init__(self, layout: Layout, config: StreamsConfig, process: str, state: TaskPositions | None) -> None:
+        settings = client_settings(config, CONSUMER)
+        self._group = str(config["application.id"])
+        self._rules = Rules(
+            layout.groups,
+            layout.stateful,
+            config["num.standby.replicas"],
+            config["acceptable.recovery.lag"],
+            config["max.warmup.replicas"],
+            tuple(filter(None, (tag.strip() for tag in config["rack.aware.assignment.tags"].split(",")))),
+        )
+        self._tags = client_tags(config)
+        self._server = config["application.server"] or ""
+        self._state = state
+        self._process = process
+        self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
+        self._rebalance_ms = max_poll_interval_ms(config)
+        heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
+        given = str(settings.get("group.instance.id", ""))
+        self.instance = f"{given}-{_THREAD}" if given else ""
+        timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
+        self.member = m.Member(self._rules, timing, self.instance)
+
+    def request(self, step: m.Step) -> Request | None:
+        """Return what `step` sends to the coordinator, None for nothing."""
+        match step:
+            case m.Join(member_id, generation, owned):
+                body = self._join_body(member_id, generation, owned)
+                return Request(JOIN_GROUP, body, self._joined, self._rebalance_ms)
+            case m.Sync(member_id, generation, assignments):
+                each = [{"member_id": one, "assignment": content} for one, content in assignments.items()]
+                body = {
+                    **self._identity(member_id, generation),
+                    "protocol_type": _PROTOCOL_TYPE,
+                    "protocol_name": ASSIGNOR,
+                    "assignments": each,
+                }
+                return Request(SYNC_GROUP, body, _synced, self._rebalance_ms)
+            case m.Heartbeat(member_id, generation):
+                sent_ms = now_ms()
+                body = self._identity(member_id, generation)
+                return Request(HEARTBEAT, body, lambda answer: m.HeartbeatAnswered(answer["error_code"], sent_ms))
+            case m.LeaveGroup(member_id):
+                body = {
+                    "group_id": self._group,
+                    "member_id": member_id,
+                    "members": [{"member_id": member_id, "reason": "the instance is closed"}],
+                }
+                return Request(LEAVE_GROUP, body, lambda _: m.LeaveAnswered())
+            case _:
+                return None
+
+    def _identity(self, member_id: str, generation: int) -> Message:
+        return {
+            "group_id": self._group,
+            "member_id": member_id,
+            "group_instance_id": self.instance or None,
+            "generation_id": generation,
+        }
+
+    def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
+        tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
+        positions = {} if self._state is None else self._state.positions()
+        subscription = Subscription(
+            VERSION,
+            self._process,
+            self._rules.application,
+            generation,
+            tasks,
+            [(*task, position) for task, position in sorted(positions.items())],
+            self.instance,
+            self._tags,
+            self._server,
+        )
+        return {
+            "group_id": self._group,
+            "session_timeout": self._session_ms,
+            "rebalance_timeout": self._rebalance_ms,
+            "member_id": member_id,
+            "group_instance_id": self.instance or None,
+            "protocol_type": _PROTOCOL_TYPE,
+            "protocols": [{"name": ASSIGNOR, "metadata": encode_subscription(subscription, self._rules)}],
+        }
+
+    def _joined(self, answer: Message) -> m.JoinAnswered:
+        # A static leader that has started again leads no rebalance.
+        leader = "" if answer.get("skip_assignment") else answer["leader"]
+        members = {one["member_id"]: one["metadata"] for one in answer["members"]}
+        ends = None
+        if leader and leader == answer["member_id"] and self._rules.stateful and self._state is not None:
+            try:
+                ends = self._state.ends()
+            except KafkaError as error:
+                _log.warning("The assignment does not consider which instances have the state of tasks: %s", error)
+        return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
+
+    def refusal(self, code: int, message: str) -> StreamsError | None:
+        """Return the error for a refusal, None where this protocol has nothing special to say."""
+        if code == ErrorCode.inconsistent_group_protocol:
+            return KafkaError(
+                f"The group {self._group!r} has members of another program, such as Kafka Streams in Java, or with "
+                "group.protocol=streams. Stop them; a member that did not leave is in the group until its "
+                "session.timeout.ms has passed."
+            )
+        if code == ErrorCode.fenced_instance_id:
+            return KafkaError(
+                f"Another process is the member {self.instance!r} of the group {self._group!r}: it was started later "
+                "with the same group.instance.id. Give each instance its own."
+            )
+        return None
+
+
+def _synced(answer: Message) -> m.SyncAnswered:
+    return m.SyncAnswered(answer["error_code"], answer["assignment"])

@@ -1,0 +1,67 @@
+"""How a member speaks with the coordinator of its group: `classic_group` and `streams_group` implement it, `group` uses
+it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.sockets.connection import Api
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.threads import member as m
+from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
+from penstock.wire.codec import Message
+
+_TAG: Final = "client.tag."
+
+
+class Request(NamedTuple):
+    """A request to the coordinator. take: makes of its answer what happens. waits_ms: how long (ms) the coordinator may
+    wait before it answers."""
+
+    api: Api
+    body: Message
+    take: Callable[[Message], m.Happening]
+    waits_ms: int = 0
+
+
+class GroupProtocol(Protocol):
+    """One member, and its requests. A thread at a time calls it."""
+
+    @property
+    def member(self) -> m.GroupMember:
+        """The member, which decides what is sent."""
+        ...
+
+    @property
+    def instance(self) -> str:
+        """The name of a static member, empty for another one."""
+        ...
+
+    def request(self, step: m.Step) -> Request | None:
+        """Return what `step` sends to the coordinator, None for nothing."""
+        ...
+
+    def refusal(self, code: int, message: str) -> StreamsError | None:
+        """Return the error for a refusal, None where this protocol has nothing special to say. message: of the
+        coordinator."""
+        ...
+
+
+def max_poll_interval_ms(config: StreamsConfig) -> int:
+    """Return how long an instance may not get on before its tasks are others'."""
+    return int(client_settings(config, CONSUMER).get("max.poll.interval.ms", MAX_POLL_INTERVAL_MS))
+
+
+def client_tags(config: StreamsConfig) -> dict[str, str]:
+    """Return the values of `client.tag.`, by key."""
+    tags = config.client_config().items()
+    return {key.removeprefix(_TAG): str(value) for key, value in tags if key.startswith(_TAG)}
+
+
+def now_ms() -> int:
+    """Return the time (ms) by which a member goes."""
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,251 @@
+"""The protocol of groups of Kafka Streams (KIP-1071): what a member sends in StreamsGroupHeartbeat, with the topology
+when it joins, and what it reads in the answers (Kafka class: StreamsGroupHeartbeatRequestManager).
+
+Not sent, because brokers of Kafka 4.3 refuse them: static members, patterns of source topics, offsets of tasks.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import NewTopic
+from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.sockets.connection import Api
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, StreamsError, TopologyError, UnsupportedVersionError
+from penstock.host.internal_topics import internal_topics
+from penstock.host.layout import Layout
+from penstock.host.threads import member as m
+from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
+from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS, StreamsMember
+from penstock.host.threads.subscription import Endpoint
+from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.record import TopicPartition
+from penstock.state.query.metadata import HostInfo
+from penstock.wire.codec import Message
+
+_log = logging.getLogger(__name__)
+
+STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 0)
+STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
+
+_JOINING, _LEAVING = 0, -1
+"""Epochs that say what the member does."""
+
+_TOPOLOGY_EPOCH: Final = 0
+_HEARTBEAT_MS: Final = 5_000
+"""Until the coordinator says another time; the default of brokers."""
+
+_TOPOLOGY_REFUSED: Final = (
+    ErrorCode.invalid_request,  # what Kafka 4.3 answers to a topology that has changed
+    ErrorCode.streams_invalid_topology,
+    ErrorCode.streams_invalid_topology_epoch,
+    ErrorCode.streams_topology_fenced,
+)
+
+
+class StreamsProtocol:
+    """A member of the protocol of Kafka Streams (see `group_protocol.GroupProtocol`).
+
+    Args:
+        layout: the tasks of the application.
+        config: its configuration.
+        process: the id of this process.
+    """
+
+    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+        self._group = str(config["application.id"])
+        self._layout = layout
+        self._rebalance_ms = max_poll_interval_ms(config)
+        tags = [{"key": key, "value": value} for key, value in sorted(client_tags(config).items())]
+        server = config["application.server"]
+        address = None if server is None else HostInfo.build_from_endpoint(server)
+        self._about: Message = {
+            "rebalance_timeout": self._rebalance_ms,
+            "topology": encode_topology(layout),
+            "process_id": process,
+            "user_endpoint": None if address is None else {"host": address.host, "port": address.port},
+            "client_tags": tags,
+            "rack_id": client_settings(config, CONSUMER).get("client.rack") or None,
+            **_encode_tasks(m.StreamsTasks()),
+        }
+        self._endpoints_epoch = -1
+        self.instance = ""
+        self._statuses: m.Statuses = {}
+        timing = m.Timing(SESSION_MS, _HEARTBEAT_MS)
+        self.member = StreamsMember(str(uuid.uuid4()), timing, self._rebalance_ms)
+
+    def request(self, step: m.Step) -> Request | None:
+        """Return what `step` sends to the coordinator, None for nothing."""
+        match step:
+            case m.JoinStreamsGroup(member_id):
+                return self._heartbeat(member_id, _JOINING, self._about)
+            case m.StreamsHeartbeat(member_id, epoch, owned):
+                return self._heartbeat(member_id, epoch, _encode_tasks(owned))
+            case m.DescribeStreamsMember(member_id):
+                body = {"group_ids": [self._group]}
+                return Request(STREAMS_GROUP_DESCRIBE, body, lambda answer: self._described(answer, member_id))
+            case m.LeaveGroup(member_id):
+                body = self._identity(member_id, _LEAVING)
+                return Request(STREAMS_GROUP_HEARTBEAT, body, lambda _: m.LeaveAnswered())
+            case _:
+                return None
+
+    def refusal(self, code: int, message: str) -> StreamsError | None:
+        """Return the error for a refusal, None where this protocol has nothing special to say."""
+        if code == ErrorCode.unsupported_version:
+            return UnsupportedVersionError(
+                "The brokers do not have group.protocol=streams: it needs Kafka 4.2 or later with the feature "
+                "streams.version=1 (kafka-features.sh). Upgrade the brokers, or set group.protocol=classic."
+            )
+        if code == ErrorCode.group_id_not_found:
+            return KafkaError(
+                f"The group {self._group!r} has members of another protocol, and this one has group.protocol=streams. "
+                "Stop them, or set group.protocol=classic; a member that did not leave is in the group until its "
+                "session.timeout.ms has passed."
+            )
+        if code in _TOPOLOGY_REFUSED:
+            return TopologyError(
+                f"The group {self._group!r} does not accept this instance: {message.rstrip('.')}. A group of "
+                "group.protocol=streams keeps its first topology: run the same program in all instances. To change the "
+                "program, stop all instances, and start one with group.protocol=classic before the next one with "
+                "streams."
+            )
+        return None
+
+    def _identity(self, member_id: str, epoch: int) -> Message:
+        return {
+            "group_id": self._group,
+            "member_id": member_id,
+            "member_epoch": epoch,
+            "endpoint_information_epoch": self._endpoints_epoch,
+        }
+
+    def _heartbeat(self, member_id: str, epoch: int, fields: Message) -> Request:
+        sent_ms = now_ms()
+        body = {**self._identity(member_id, epoch), **fields}
+        return Request(STREAMS_GROUP_HEARTBEAT, body, lambda answer: self._heard(answer, sent_ms))
+
+    def _heard(self, answer: Message, sent_ms: int) -> m.StreamsHeartbeatAnswered:
+        if answer["error_code"] != ErrorCode.none:
+            return m.StreamsHeartbeatAnswered(answer["error_code"], sent_ms, message=answer["error_message"] or "")
+        if answer["status"] is not None:
+            self._take_statuses({one["status_code"]: one["status_detail"] for one in answer["status"]})
+        self._endpoints_epoch = answer["endpoint_information_epoch"]
+        endpoints = answer["partitions_by_user_endpoint"]
+        return m.StreamsHeartbeatAnswered(
+            ErrorCode.none,
+            sent_ms,
+            answer["member_epoch"],
+            answer["heartbeat_interval"],
+            None if answer["active_tasks"] is None else self._decode_tasks(answer),
+            self._statuses,
+            None if endpoints is None else tuple(self._endpoint(one) for one in endpoints),
+        )
+
+    def _take_statuses(self, statuses: m.Statuses) -> None:
+        for code in sorted(statuses.keys() - self._statuses.keys()):
+            level = logging.INFO if code == ASSIGNMENT_DELAYED else logging.WARNING
+            _log.log(level, "The group %s has a status: %s", self._group, statuses[code])
+        self._statuses = statuses
+
+    def _described(self, answer: Message, member_id: str) -> m.StreamsMemberDescribed:
+        [group] = answer["groups"]
+        for member in group["members"]:
+            if member["member_id"] == member_id:
+                return m.StreamsMemberDescribed(group["error_code"], self._decode_tasks(member["assignment"]))
+        return m.StreamsMemberDescribed(group["error_code"])
+
+    def _decode_tasks(self, answer: Message) -> m.StreamsTasks:
+        """Return the tasks of an assignment; those of partitions that this instance does not know yet are left out."""
+        return m.StreamsTasks(
+            *(self._known(answer[key] or ()) for key in ("active_tasks", "standby_tasks", "warmup_tasks"))
+        )
+
+    def _known(self, by_subtopology: Sequence[Message]) -> frozenset[TaskId]:
+        given = {TaskId(int(one["subtopology_id"]), n) for one in by_subtopology for n in one["partitions"]}
+        if unknown := given - self._layout.groups.keys():
+            _log.warning(
+                "The group %s assigns tasks of partitions that this instance does not know: %s. It looks for new "
+                "partitions every metadata.max.age.ms.",
+                self._group,
+                ", ".join(map(str, sorted(unknown))),
+            )
+        return frozenset(given - unknown)
+
+    def _endpoint(self, answer: Message) -> Endpoint:
+        address = answer["user_endpoint"]
+        return Endpoint(
+            f"{address['host']}:{address['port']}",
+            self._readers(answer["active_partitions"]),
+            self._readers(answer["standby_partitions"]),
+        )
+
+    def _readers(self, topics: Sequence[Message]) -> frozenset[TaskId]:
+        """Return the tasks that read these partitions."""
+        partitions = (TopicPartition(one["topic"], number) for one in topics for number in one["partitions"])
+        return frozenset(self._layout.readers[each] for each in partitions if each in self._layout.readers)
+
+
+def encode_topology(layout: Layout) -> Message:
+    """Return the topology of an application as StreamsGroupHeartbeat has it."""
+    topics = {topic.name: topic for topic in internal_topics(layout)}
+    subtopologies = [_subtopology(spec, layout, topics) for spec in layout.topology.subtopologies]
+    return {"epoch": _TOPOLOGY_EPOCH, "subtopologies": sorted(subtopologies, key=lambda one: one["subtopology_id"])}
+
+
+def _subtopology(spec: SubtopologySpec, layout: Layout, topics: Mapping[str, NewTopic]) -> Message:
+    made = layout.topology.repartition_topics
+    sources = sorted(topic for topic in spec.source_topics if topic not in made)
+    repartition_sources = sorted(topic for topic in spec.source_topics if topic in made)
+    changelogs = sorted({topic for topic, _ in spec.changelogs.values() if topic not in spec.source_topics})
+    groups = [group for group in layout.topology.copartition_groups if group <= set(spec.source_topics)]
+    return {
+        "subtopology_id": str(spec.id),
+        "source_topics": sources,
+        "source_topic_regex": [],
+        "state_changelog_topics": [_topic(topics[name], 0) for name in changelogs],
+        "repartition_sink_topics": sorted(set(spec.sink_topics) & made.keys()),
+        "repartition_source_topics": [_topic(topics[name], made[name].partitions or 0) for name in repartition_sources],
+        "copartition_groups": [
+            {
+                "source_topics": [number for number, topic in enumerate(sources) if topic in group],
+                "source_topic_regex": [],
+                "repartition_source_topics": [
+                    number for number, topic in enumerate(repartition_sources) if topic in group
+                ],
+            }
+            for group in sorted(groups, key=sorted)
+        ],
+    }
+
+
+def _topic(topic: NewTopic, partitions: int) -> Message:
+    """Return an internal topic. partitions: 0 where they follow from the topology."""
+    configs = [{"key": key, "value": value} for key, value in sorted(topic.config.items())]
+    return {
+        "name": topic.name,
+        "partitions": partitions,
+        "replication_factor": max(0, topic.replication_factor),
+        "topic_configs": configs,
+    }
+
+
+def _encode_tasks(tasks: m.StreamsTasks) -> Message:
+    return {
+        "active_tasks": _by_subtopology(tasks.active),
+        "standby_tasks": _by_subtopology(tasks.standby),
+        "warmup_tasks": _by_subtopology(tasks.warm_up),
+    }
+
+
+def _by_subtopology(tasks: Iterable[TaskId]) -> list[Message]:
+    partitions: dict[int, list[int]] = {}
+    for task in sorted(tasks):
+        partitions.setdefault(task.subtopology, []).append(task.partition)
+    return [{"subtopology_id": str(id), "partitions": numbers} for id, numbers in partitions.items()]

@@ -1,0 +1,167 @@
+"""The member of a group of the protocol of Kafka Streams (KIP-1071), as a table of states; `member` has what it shares
+with that of the classic protocol.
+
+The coordinator assigns the tasks, and one request does everything: a heartbeat tells what the member has, and its
+answer what it is to have. What happens in which state (the tests have a line for each):
+
+    UNJOINED  could not reach the coordinator to join; joins when a pause is over.
+    JOINING   has sent its topology, and waits for the answer.
+    STABLE    sends heartbeats. When its assignment changes, it gives up what it must, and acknowledges the assignment
+              when that is closed: only then does the coordinator give these tasks to others.
+    FENCED    the group goes on without it: no commit. Joins again when all tasks are closed.
+    LEAVING   has left, or is about to.
+
+Rules:
+- A member joins with no tasks, because the coordinator gives what it had to others.
+- The coordinator tells an assignment once. After an answer was lost, the member asks for its assignment by
+  StreamsGroupDescribe, behind a heartbeat that was answered: that shows only what the coordinator has written durably.
+- The epoch of the member is the generation of its commits. It may change while the tasks stay.
+- The coordinator decides on the session, and does not tell it: see `SESSION_MS`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
+from penstock.host.threads import member as m
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.member import State, StreamsTasks
+
+SESSION_MS: Final = 45_000
+"""The default of group.streams.session.timeout.ms of brokers: after so long without an answer, tasks stand still."""
+
+STALE_TOPOLOGY: Final = 0
+MISSING_SOURCE_TOPICS: Final = 1
+INCORRECTLY_PARTITIONED_TOPICS: Final = 2
+MISSING_INTERNAL_TOPICS: Final = 3
+SHUTDOWN_APPLICATION: Final = 4
+ASSIGNMENT_DELAYED: Final = 5
+
+_NOT_READY: Final = frozenset((MISSING_SOURCE_TOPICS, MISSING_INTERNAL_TOPICS, ASSIGNMENT_DELAYED))
+"""While the group has one of these, the coordinator assigns no tasks, and will."""
+
+
+class StreamsMember(m.GroupMember):
+    """A member of a group of the protocol of Kafka Streams; see the module.
+
+    Args:
+        member_id: its id, which no other member has.
+        timing: how long it waits; the coordinator decides on the time between heartbeats.
+        max_poll_interval_ms: how long source topics may be missing (max.poll.interval.ms).
+    """
+
+    def __init__(self, member_id: str, timing: m.Timing, max_poll_interval_ms: int) -> None:
+        super().__init__(timing, member_id=member_id)
+        self._max_poll_interval_ms = max_poll_interval_ms
+        self._tasks = StreamsTasks()
+        self._is_reported = False
+        self._must_acknowledge = False
+        self._must_describe = False
+        self._missing_since: int | None = None
+
+    def _join(self) -> list[m.Step]:
+        self.state, self._out, self._next_ms = State.JOINING, True, None
+        self._tasks, self._is_reported = StreamsTasks(), False
+        self._must_acknowledge = self._must_describe = False
+        self._missing_since = None
+        return [m.JoinStreamsGroup(self.member_id)]
+
+    def _heartbeat(self) -> m.Step:
+        owned = StreamsTasks(self._held, self._tasks.standby, self._tasks.warm_up)
+        return m.StreamsHeartbeat(self.member_id, self.generation, owned)
+
+    def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
+        match happening:
+            case m.StreamsHeartbeatAnswered() if self.state in (State.JOINING, State.STABLE):
+                self._out = False
+                return self._heard(happening, now)
+            case m.StreamsMemberDescribed(code, tasks) if self.state is State.STABLE:
+                self._out = False
+                return self._described(code, tasks, now)
+            case _:
+                return []
+
+    def _heard(self, answer: m.StreamsHeartbeatAnswered, now: int) -> list[m.Step]:
+        if answer.code != ErrorCode.none:
+            return self._refused(answer.code, now, answer.message)
+        statuses = answer.statuses or {}
+        if (error := self._obstacle(statuses, now)) is not None:
+            return self._fail(error, now)
+        steps: list[m.Step] = [v.Reconnected()] if self._is_cut_off else []
+        self.state, self._is_cut_off, self.generation = State.STABLE, False, answer.epoch
+        self._timing = replace(self._timing, heartbeat_ms=answer.heartbeat_ms or self._timing.heartbeat_ms)
+        self._session_until = answer.sent_ms + self._timing.session_ms
+        self._next_ms = now + self._timing.heartbeat_ms
+        if answer.endpoints is not None:
+            self.endpoints = answer.endpoints
+        if answer.tasks is not None:
+            self._take(answer.tasks)
+        elif self._must_describe:
+            self._out = True
+            return [*steps, m.DescribeStreamsMember(self.member_id)]
+        is_ready = _NOT_READY.isdisjoint(statuses)
+        return [*steps, *self._reported(is_ready), *self._freed(now)]
+
+    def _obstacle(self, statuses: m.Statuses, now: int) -> StreamsError | None:
+        """Return the error of a group that cannot go on, None if it can or may again soon."""
+        if SHUTDOWN_APPLICATION in statuses:
+            return StreamsError(f"Another instance has shut down the application: {statuses[SHUTDOWN_APPLICATION]}")
+        if INCORRECTLY_PARTITIONED_TOPICS in statuses:
+            return TopologyError(
+                f"The group assigns no tasks: {statuses[INCORRECTLY_PARTITIONED_TOPICS].rstrip('.')}. Give these "
+                "topics the numbers of partitions that the topology needs."
+            )
+        if MISSING_SOURCE_TOPICS not in statuses:
+            self._missing_since = None
+            return None
+        self._missing_since = now if self._missing_since is None else self._missing_since
+        if now - self._missing_since < self._max_poll_interval_ms:
+            return None
+        return MissingSourceTopicError(
+            f"The group has assigned no tasks for {self._max_poll_interval_ms} ms (max.poll.interval.ms): "
+            f"{statuses[MISSING_SOURCE_TOPICS].rstrip('.')}. Create these topics."
+        )
+
+    def _take(self, tasks: StreamsTasks) -> None:
+        self._must_describe, self._must_acknowledge = False, True
+        if tasks == self._tasks:
+            return
+        self._tasks, self._is_reported = tasks, False
+        self._pending = self._held - tasks.active
+        self._held |= tasks.active
+
+    def _reported(self, is_ready: bool) -> list[m.Step]:
+        """Report the assignment to the core, unless it is empty and tasks will follow soon."""
+        if self._is_reported or not (is_ready or self._held):
+            return []
+        self._is_reported = True
+        return [v.Assigned(self._tasks.active, self._tasks.standby | self._tasks.warm_up)]
+
+    def _described(self, code: int, tasks: StreamsTasks | None, now: int) -> list[m.Step]:
+        if code != ErrorCode.none:
+            return self._refused(code, now)
+        if tasks is None:
+            return []  # the next heartbeat says why
+        self._take(tasks)
+        return [*self._reported(is_ready=True), *self._freed(now)]
+
+    def _freed(self, now: int) -> list[m.Step]:
+        """Acknowledge the assignment where the tasks that others wait for are closed."""
+        is_free = self.state is State.STABLE and self._must_acknowledge and not self._pending and not self._out
+        if not is_free:
+            return []
+        self._must_acknowledge, self._out, self._next_ms = False, True, now + self._timing.heartbeat_ms
+        return [self._heartbeat()]
+
+    def _refused(self, code: int, now: int, message: str = "") -> list[m.Step]:
+        if code == ErrorCode.group_id_not_found and self.state is State.STABLE:
+            return self._lose("the group was deleted", now)
+        return super()._refused(code, now, message)
+
+    def _disconnected(self, now: int) -> list[m.Step]:
+        self._must_describe |= self._out and self.state is State.STABLE
+        return super()._disconnected(now)

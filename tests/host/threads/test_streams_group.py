@@ -1,0 +1,387 @@
+"""The protocol of groups of Kafka Streams: what is sent, two members and a coordinator in memory, and real brokers."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import NewTopic, OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Repartitioned
+from penstock.errors import TaskMigratedError, TopologyError, UnsupportedVersionError
+from penstock.host.layout import Layout, layout_of
+from penstock.host.threads import member as m
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.group import GroupMembership
+from penstock.host.threads.group_protocol import Request
+from penstock.host.threads.streams_group import StreamsProtocol, encode_topology
+from penstock.host.threads.subscription import Endpoint
+from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import built_topology
+from penstock.record import TopicPartition
+from penstock.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
+from penstock.wire.primitives import Cursor, Sink
+from tests.host.threads.support import Listening
+from tests.host.threads.test_driver import NAMES, WordCount
+from tests.support.brokers import EMBEDDED_ONLY, ON_KAFKA, RunningBroker
+from tests.support.kafka import KAFKA_VERSION, RealKafka
+from tests.support.protocol_client import ProtocolClient
+from tests.support.waiting import until
+
+WAIT_SECONDS = 120
+TASKS = frozenset(TaskId(0, number) for number in range(4))
+SETTINGS = {"group.protocol": "streams"}
+
+
+def config_of(application: str = "app", servers: str = "localhost:1", **settings: object) -> StreamsConfig:
+    given = {"application.id": application, "bootstrap.servers": servers, **SETTINGS, **settings}
+    return StreamsConfig(given, environment={})
+
+
+def layout_with(config: StreamsConfig, topic: str = "in") -> Layout:
+    builder = StreamsBuilder()
+    builder.stream(topic).foreach(lambda key, value: None)
+    return layout_of(built_topology(builder.build(), str(config["application.id"])), config, {topic: 4})
+
+
+# ---------------------------------------- what is sent
+
+
+def test_the_topology_has_all_topics_with_their_settings() -> None:
+    builder = StreamsBuilder()
+    config = config_of(**{"topic.retention.ms": 5, "replication.factor": 3})
+    clicks = builder.stream("clicks").repartition(Repartitioned.as_("r").with_number_of_partitions(4))
+    clicks.join(builder.table("users"), lambda click, user: click).group_by(lambda key, value: value).count()
+    topology = encode_topology(layout_of(built_topology(builder.build(), "app"), config, {"clicks": 2, "users": 4}))
+    by_source = {tuple(one["source_topics"]): one for one in topology["subtopologies"]}
+    assert topology["epoch"] == 0
+    assert {one["subtopology_id"] for one in topology["subtopologies"]} == {"0", "1", "2"}
+    assert by_source["clicks",]["repartition_sink_topics"] == ["app-r-repartition"]
+    joined = by_source["users",]
+    [repartition], [group] = joined["repartition_source_topics"], joined["copartition_groups"]
+    assert (repartition["name"], repartition["partitions"], repartition["replication_factor"]) == (
+        "app-r-repartition",
+        4,
+        3,
+    )
+    assert (group["source_topics"], group["repartition_source_topics"]) == ([0], [0])
+    [counted] = [one for one in topology["subtopologies"] if not one["source_topics"]]
+    [changelog], [source] = counted["state_changelog_topics"], counted["repartition_source_topics"]
+    assert source["partitions"] == 0  # follows from the topics before it
+    assert {"key": "cleanup.policy", "value": "compact"} in changelog["topic_configs"]
+    assert {"key": "retention.ms", "value": "5"} in changelog["topic_configs"]
+
+
+def encoded_and_decoded(key: int, body: Message, encoder: Any, decoder: Any) -> Message:
+    sink = Sink()
+    encoder(key, 0)(sink, body)
+    content: Message = decoder(key, 0)(Cursor(memoryview(b"".join(bytes(chunk) for chunk in sink.chunks))))
+    return content
+
+
+class Coordinator:
+    """Gives all tasks to the member that joined last, when the one before has given them up."""
+
+    def __init__(self) -> None:
+        self.requests: list[Message] = []
+        self.epoch = 0
+        self.assigned: dict[str, frozenset[int]] = {}
+        self.told: dict[str, frozenset[int]] = {}
+        self.owned: dict[str, frozenset[int]] = {}
+        self.fenced: set[str] = set()
+        self.addresses: dict[str, Message] = {}
+
+    def answer(self, request: Request) -> Message:
+        """Return the answer to a request; both pass as bytes."""
+        body = encoded_and_decoded(request.api.key, request.body, request_encoder, request_decoder)
+        self.requests.append(body)
+        content = self._heard(body) if request.api.key == 88 else self._described()
+        return encoded_and_decoded(request.api.key, content, response_encoder, response_decoder)
+
+    def _heard(self, body: Message) -> Message:
+        member, epoch = body["member_id"], body["member_epoch"]
+        if epoch == -1:
+            self.assigned.pop(member)
+            self.owned.pop(member)
+            return {"member_epoch": -1}
+        if epoch == 0:
+            self.epoch += 1
+            self.assigned = {**dict.fromkeys(self.assigned, frozenset()), member: frozenset(range(4))}
+            self.addresses[member] = body["user_endpoint"]
+            self.told.pop(member, None)
+            self.fenced.discard(member)
+        if member in self.fenced or member not in self.assigned:
+            return {"error_code": ErrorCode.fenced_member_epoch, "error_message": "too old"}
+        self.owned[member] = frozenset(n for one in body["active_tasks"] for n in one["partitions"])
+        others = frozenset[int]().union(*(owned for each, owned in self.owned.items() if each != member))
+        given = self.assigned[member] - others
+        answer = {"member_id": member, "member_epoch": self.epoch, "heartbeat_interval": 1_000, "status": []}
+        answer |= {"partitions_by_user_endpoint": self._endpoints(), "endpoint_information_epoch": self.epoch}
+        if self.told.get(member) == given:
+            return answer
+        self.told[member] = given
+        return answer | {**self._tasks(given)}
+
+    def _tasks(self, given: frozenset[int]) -> Message:
+        active = [{"subtopology_id": "0", "partitions": sorted(given)}] if given else []
+        return {"active_tasks": active, "standby_tasks": [], "warmup_tasks": []}
+
+    def _endpoints(self) -> list[Message]:
+        return [
+            {
+                "user_endpoint": self.addresses[member],
+                "active_partitions": [{"topic": "in", "partitions": sorted(given)}],
+                "standby_partitions": [],
+            }
+            for member, given in self.told.items()
+        ]
+
+    def _described(self) -> Message:
+        members = [
+            {"member_id": member, "assignment": self._tasks(given), "target_assignment": self._tasks(given)}
+            for member, given in self.told.items()
+        ]
+        return {"groups": [{"group_id": "app", "members": members, "group_state": "Stable"}]}
+
+
+class Player:
+    """A member of the coordinator in memory."""
+
+    def __init__(self, coordinator: Coordinator, server: str) -> None:
+        config = config_of(**{"application.server": server, "client.tag.zone": "north"})
+        self.protocol = StreamsProtocol(layout_with(config), config, f"process of {server}")
+        self.coordinator = coordinator
+        self.now = 0
+        self.told: list[m.Step] = []
+
+    def happen(self, happening: m.Happening, *, is_lost: bool = False) -> None:
+        """Let something happen, and all that follows. is_lost: the answers do not arrive."""
+        steps = self.protocol.member.handle(happening, self.now)
+        for step in steps:
+            if (request := self.protocol.request(step)) is None:
+                self.told.append(step)
+                continue
+            answer = self.coordinator.answer(request)
+            self.happen(m.Disconnected() if is_lost else request.take(answer))
+
+    def heartbeat(self, *, is_lost: bool = False) -> None:
+        self.now += 1_000
+        self.happen(m.Tick(), is_lost=is_lost)
+
+
+def test_a_member_says_who_it_is_when_it_joins() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1")
+    player.happen(m.Begin())
+    joined, acknowledged = coordinator.requests
+    assert joined["process_id"] == "process of p:1"
+    assert joined["user_endpoint"] == {"host": "p", "port": 1}
+    assert joined["client_tags"] == [{"key": "zone", "value": "north"}]
+    assert joined["rebalance_timeout"] == 300_000
+    assert joined["topology"] == encode_topology(layout_with(config_of()))
+    assert joined["active_tasks"] == joined["standby_tasks"] == joined["warmup_tasks"] == []
+    assert acknowledged["topology"] is acknowledged["process_id"] is None
+    assert acknowledged["active_tasks"] == [{"subtopology_id": "0", "partitions": [0, 1, 2, 3]}]
+    assert player.told == [v.Assigned(TASKS)]
+
+
+def test_tasks_move_when_their_owner_has_given_them_up() -> None:
+    coordinator = Coordinator()
+    first, second = Player(coordinator, "p:1"), Player(coordinator, "q:2")
+    first.happen(m.Begin())
+    second.happen(m.Begin())
+    first.heartbeat()
+    second.heartbeat()
+    assert (first.told[-1], second.told[-1]) == (v.Assigned(frozenset()), v.Assigned(frozenset()))
+    first.happen(m.GivenUp(TASKS))
+    second.heartbeat()
+    assert second.told[-1] == v.Assigned(TASKS)
+    second.heartbeat()
+    assert sorted(second.protocol.member.endpoints) == [
+        Endpoint("p:1", frozenset(), frozenset()),
+        Endpoint("q:2", TASKS, frozenset()),
+    ]
+
+
+def test_an_assignment_whose_answer_was_lost_is_asked_for() -> None:
+    coordinator = Coordinator()
+    first, second = Player(coordinator, "p:1"), Player(coordinator, "q:2")
+    first.happen(m.Begin())
+    second.happen(m.Begin())
+    first.heartbeat(is_lost=True)
+    assert first.told == [v.Assigned(TASKS)]
+    first.heartbeat()
+    assert first.told[-1] == v.Assigned(frozenset())
+
+
+def test_a_member_that_is_fenced_joins_again_with_nothing() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1")
+    player.happen(m.Begin())
+    coordinator.fenced.add(player.protocol.member.member_id)
+    player.heartbeat()
+    assert isinstance(player.told[-1], v.MembershipLost)
+    player.happen(m.GivenUp(TASKS))
+    assert player.told[-1] == v.Assigned(TASKS)
+    assert [request["member_epoch"] for request in coordinator.requests] == [0, 1, 1, 0, 2]
+    player.happen(m.LeaveRequested())
+    assert player.protocol.member.has_left
+
+
+def test_tasks_of_partitions_that_are_not_known_are_left_to_later() -> None:
+    coordinator = Coordinator()
+    player = Player(coordinator, "p:1")
+    player.protocol.request(m.JoinStreamsGroup("x"))
+    request = player.protocol.request(m.JoinStreamsGroup("x"))
+    assert request is not None
+    answer = coordinator.answer(request)
+    answer["active_tasks"] = [{"subtopology_id": "0", "partitions": [0, 9]}, {"subtopology_id": "7", "partitions": [0]}]
+    heard = request.take(answer)
+    assert isinstance(heard, m.StreamsHeartbeatAnswered)
+    assert heard.tasks == m.StreamsTasks(frozenset({TaskId(0, 0)}))
+
+
+# ---------------------------------------- brokers
+
+
+class Instance:
+    """A member, and the events that it gives to its core."""
+
+    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+        self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self.membership = GroupMembership(layout, config, self.events.put, process)
+
+    def next(self) -> v.Event:
+        return self.events.get(timeout=WAIT_SECONDS)
+
+    def has(self, tasks: int) -> frozenset[TaskId]:
+        """Wait until the member has so many tasks, and return them."""
+        while not (isinstance(event := self.next(), v.Assigned) and len(event.tasks) == tasks):
+            assert isinstance(event, v.Assigned), event
+        return event.tasks
+
+
+class Group:
+    """A group with a topic of four partitions, and what joins it."""
+
+    def __init__(self, servers: str, unique_name: NAMES, stack: ExitStack) -> None:
+        self.name, self.topic = unique_name("app"), unique_name("in")
+        self.servers = servers
+        self._stack = stack
+        self.config = config_of(self.name, servers)
+        admin = ConfluentAdmin(self.config)
+        stack.callback(admin.close)
+        admin.create_topics([NewTopic(self.topic, 4)])
+
+    def instance(self, process: str, **settings: object) -> Instance:
+        config = config_of(self.name, self.servers, **settings)
+        instance = Instance(layout_with(config, self.topic), config, process)
+        self._stack.callback(instance.membership.close)
+        instance.membership.start()
+        return instance
+
+
+@pytest.fixture(params=[pytest.param("kafka", marks=ON_KAFKA)])
+def kafka(real_kafka: RealKafka) -> RunningBroker:
+    """A broker that has the protocol; the test is skipped on an older Kafka."""
+    if tuple(map(int, KAFKA_VERSION.split("."))) < (4, 2):
+        pytest.skip(f"Kafka {KAFKA_VERSION} does not have group.protocol=streams")
+    return RunningBroker("kafka", real_kafka.bootstrap_servers)
+
+
+@pytest.fixture
+def group(kafka: RunningBroker, unique_name: NAMES) -> Iterator[Group]:
+    with ExitStack() as stack:
+        yield Group(kafka.bootstrap_servers, unique_name, stack)
+
+
+@EMBEDDED_ONLY
+def test_brokers_without_the_protocol_are_named_and_what_to_set(broker: RunningBroker, unique_name: NAMES) -> None:
+    with ExitStack() as stack:
+        failed = Group(broker.bootstrap_servers, unique_name, stack).instance("p").next()
+        assert isinstance(failed, v.Failed)
+        assert isinstance(failed.error, UnsupportedVersionError)
+        assert "it needs Kafka 4.2 or later" in str(failed.error)
+        assert "set group.protocol=classic" in str(failed.error)
+
+
+def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
+    first = group.instance("p", **{"application.server": "p:1"})
+    first.has(4)
+    second = group.instance("q", **{"application.server": "q:2"})
+    kept = first.has(2)
+    first.membership.give_up(TASKS - kept)
+    assert second.has(2) == TASKS - kept
+    there = [Endpoint("p:1", kept, frozenset()), Endpoint("q:2", TASKS - kept, frozenset())]
+    assert until(lambda: sorted(first.membership.endpoints()) == there)
+    second.membership.commit({TopicPartition(group.topic, 0): OffsetAndMetadata(7, "text")})
+    assert second.next() == v.OffsetsCommitted()
+    first.membership.leave()
+    first.membership.close()
+    second.has(4)
+    other = StreamsBuilder()
+    other.stream(group.topic).group_by_key().count()
+    changed = layout_of(built_topology(other.build(), group.name), group.config, {group.topic: 4})
+    with ExitStack() as stack:
+        refused = Instance(changed, group.config, "r")
+        stack.callback(refused.membership.close)
+        refused.membership.start()
+        failed = refused.next()
+        assert isinstance(failed, v.Failed)
+        assert isinstance(failed.error, TopologyError)
+
+
+def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> None:
+    instance = group.instance("p")
+    instance.has(4)
+    identity = instance.membership.identity()
+    assert identity is not None
+    body = {"group_id": group.name, "member_id": identity.member_id, "member_epoch": -1}
+    with ProtocolClient(group.servers) as client:
+        assert client.call(88, 0, {**body, "endpoint_information_epoch": -1})["error_code"] == ErrorCode.none
+    lost = instance.next()
+    assert isinstance(lost, v.MembershipLost)
+    assert isinstance(lost.error, TaskMigratedError)
+    instance.membership.give_up(TASKS)
+    instance.has(4)
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_instances_of_one_group_share_the_tasks_and_take_them_over(
+    kafka: RunningBroker, tmp_path: Path, unique_name: NAMES, guarantee: str
+) -> None:
+    words = WordCount(kafka, tmp_path, unique_name)
+    del words.settings["session.timeout.ms"]
+    words.settings |= {**SETTINGS, "processing.guarantee": guarantee}
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
+    first, second, listening = words.host(**options), None, Listening()
+    first.start(listening)
+    try:
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
+        words.settings["state.dir"] = str(tmp_path / "other")
+        second = words.host(**options)
+        second.start(Listening())
+        both, written = second, list[str]()
+
+        def both_process() -> bool:
+            words.write("d", "d")
+            written.extend(["d", "d"])
+            return bool(both.statistics()["records_in"])
+
+        assert until(both_process)
+        assert first.close(60_000)
+        words.write("a b", "a c")
+        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2, "d": len(written)})
+    finally:
+        assert first.close(60_000)
+        assert second is None or second.close(60_000)
+    assert "error" not in listening.told

@@ -1,0 +1,270 @@
+"""The table of states of a member of the protocol of Kafka Streams: a test a line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedError, TopologyError
+from penstock.host.threads import member as m
+from penstock.host.threads import streams_member as s
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.member import State, StreamsTasks
+from penstock.host.threads.streams_member import StreamsMember
+from penstock.host.threads.subscription import Endpoint
+from penstock.plan.subtopology import TaskId
+
+TASKS = frozenset(TaskId(0, number) for number in range(4))
+FIRST, LAST = TaskId(0, 0), TaskId(0, 3)
+ALL = StreamsTasks(TASKS)
+LOST = frozenset({LAST})
+KEPT = TASKS - LOST
+HEARTBEAT_MS = 1_000
+MAX_POLL_INTERVAL_MS = 300_000
+TIMING = m.Timing(session_ms=10_000, heartbeat_ms=5_000, retry_ms=100, refused_ms=1_000)
+JOIN = m.JoinStreamsGroup("me")
+DESCRIBE = m.DescribeStreamsMember("me")
+
+
+def owns(epoch: int, active: Collection[TaskId], standby: Collection[TaskId] = ()) -> m.Step:
+    return m.StreamsHeartbeat("me", epoch, StreamsTasks(frozenset(active), frozenset(standby)))
+
+
+class Game:
+    """A member, and the coordinator that answers it."""
+
+    def __init__(self) -> None:
+        self.member = StreamsMember("me", TIMING, MAX_POLL_INTERVAL_MS)
+        self.now = 0
+
+    def __call__(self, happening: m.Happening, after_ms: int = 0) -> list[m.Step]:
+        self.now += after_ms
+        return self.member.handle(happening, self.now)
+
+    @property
+    def state(self) -> State:
+        return self.member.state
+
+    def answer(
+        self, epoch: int = 1, tasks: StreamsTasks | None = None, code: int = ErrorCode.none, **statuses: str
+    ) -> list[m.Step]:
+        found = {getattr(s, name): text for name, text in statuses.items()}
+        return self(m.StreamsHeartbeatAnswered(code, self.now, epoch, HEARTBEAT_MS, tasks, found))
+
+    def heartbeat(self) -> list[m.Step]:
+        return self(m.Tick(), HEARTBEAT_MS)
+
+
+@pytest.fixture
+def game() -> Game:
+    return Game()
+
+
+@pytest.fixture
+def stable() -> Game:
+    """A member that has all tasks, and has acknowledged them."""
+    game = Game()
+    game(m.Begin())
+    game.answer(tasks=ALL)
+    game.answer()
+    return game
+
+
+def test_unjoined_joins_at_the_beginning(game: Game) -> None:
+    assert game(m.Begin()) == [JOIN]
+    assert game.state is State.JOINING
+    assert not game.member.may_commit
+
+
+def test_joining_takes_its_tasks_and_acknowledges_them(game: Game) -> None:
+    game(m.Begin())
+    assert game.answer(3, ALL) == [v.Assigned(TASKS), owns(3, TASKS)]
+    assert game.state is State.STABLE
+    assert game.member.may_commit
+    assert game.answer(3) == []
+
+
+def test_joining_tells_of_no_tasks_only_when_the_group_is_ready(game: Game) -> None:
+    game(m.Begin())
+    assert game.answer(1, StreamsTasks(), ASSIGNMENT_DELAYED="wait") == [owns(1, ())]
+    assert game.answer(1, MISSING_INTERNAL_TOPICS="x") == []
+    game.heartbeat()
+    assert game.answer(2) == [v.Assigned(frozenset())]
+    game.heartbeat()
+    assert game.answer(2) == []
+
+
+def test_joining_tries_again_when_the_coordinator_cannot_be_reached(game: Game) -> None:
+    game(m.Begin())
+    assert game(m.Disconnected()) == []
+    assert game.state is State.UNJOINED
+    assert game(m.Tick(), 99) == []
+    assert game(m.Tick(), 1) == [JOIN]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress])
+def test_joining_looks_for_the_coordinator_again(game: Game, code: int) -> None:
+    game(m.Begin())
+    assert game.answer(code=code) == [m.FindAgain()]
+    assert game(m.Tick(), 100) == [JOIN]
+
+
+def test_stable_sends_heartbeats_as_often_as_the_coordinator_says(stable: Game) -> None:
+    assert stable(m.Tick(), HEARTBEAT_MS - 1) == []
+    assert stable(m.Tick(), 1) == [owns(1, TASKS)]
+    assert stable(m.Tick(), 5 * HEARTBEAT_MS) == []  # one at a time
+
+
+def test_stable_commits_in_the_newest_epoch(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable.answer(7) == []
+    assert stable.member.generation == 7
+
+
+def test_stable_gives_tasks_up_before_it_acknowledges(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable.answer(1, StreamsTasks(KEPT)) == [v.Assigned(KEPT)]
+    assert stable.heartbeat() == [owns(1, TASKS)]  # the task is still open here
+    assert stable.answer(1) == []
+    assert stable(m.GivenUp(LOST)) == [owns(1, KEPT)]
+    assert stable.answer(2) == []
+
+
+def test_stable_acknowledges_behind_a_heartbeat_that_is_out(stable: Game) -> None:
+    stable.heartbeat()
+    stable.answer(1, StreamsTasks(KEPT))
+    stable.heartbeat()
+    assert stable(m.GivenUp(LOST)) == []
+    assert stable.answer(1) == [owns(1, KEPT)]
+
+
+def test_stable_takes_standbys_and_warm_ups(stable: Game) -> None:
+    stable.heartbeat()
+    tasks = StreamsTasks(TASKS, frozenset({TaskId(1, 0)}), frozenset({TaskId(1, 1)}))
+    assert stable.answer(2, tasks) == [
+        v.Assigned(TASKS, frozenset({TaskId(1, 0), TaskId(1, 1)})),
+        m.StreamsHeartbeat("me", 2, tasks),
+    ]
+
+
+def test_stable_knows_where_state_is(stable: Game) -> None:
+    there = (Endpoint("p:1", TASKS, frozenset()),)
+    stable(m.StreamsHeartbeatAnswered(ErrorCode.none, 0, 1, HEARTBEAT_MS, endpoints=there))
+    assert stable.member.endpoints == there
+    stable.heartbeat()
+    stable.answer()
+    assert stable.member.endpoints == there
+
+
+def test_stable_asks_for_its_assignment_after_an_answer_was_lost(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable(m.Disconnected()) == []
+    assert stable(m.Tick(), 100) == [owns(1, TASKS)]
+    assert stable.answer(2) == [DESCRIBE]
+    assert stable(m.StreamsMemberDescribed(ErrorCode.none, StreamsTasks(KEPT))) == [v.Assigned(KEPT)]
+    assert stable(m.GivenUp(LOST)) == [owns(2, KEPT)]
+
+
+def test_stable_does_not_ask_where_the_next_answer_has_the_assignment(stable: Game) -> None:
+    stable.heartbeat()
+    stable(m.Disconnected())
+    stable(m.Tick(), 100)
+    assert stable.answer(2, StreamsTasks(KEPT)) == [v.Assigned(KEPT)]
+
+
+def test_stable_asks_again_where_that_answer_is_lost_too(stable: Game) -> None:
+    stable.heartbeat()
+    stable(m.Disconnected())
+    stable(m.Tick(), 100)
+    stable.answer()
+    stable(m.Disconnected())
+    assert stable(m.Tick(), 100) == [owns(1, TASKS)]
+    assert stable.answer() == [DESCRIBE]
+    assert stable(m.StreamsMemberDescribed(ErrorCode.none, ALL)) == [owns(1, TASKS)]
+    assert stable.answer() == []
+
+
+OUT = [ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found]
+
+
+@pytest.mark.parametrize("code", OUT)
+def test_stable_that_is_counted_out_joins_again_when_its_tasks_are_closed(stable: Game, code: int) -> None:
+    stable.heartbeat()
+    [lost] = stable.answer(code=code)
+    assert isinstance(lost, v.MembershipLost)
+    assert isinstance(lost.error, TaskMigratedError)
+    assert stable.state is State.FENCED
+    assert not stable.member.may_commit
+    assert stable(m.GivenUp(LOST), 60_000) == []
+    assert stable(m.GivenUp(KEPT)) == [JOIN]
+    assert stable.answer(9, StreamsTasks(LOST)) == [v.Assigned(LOST), owns(9, LOST)]
+
+
+def test_stable_that_may_not_commit_is_counted_out(stable: Game) -> None:
+    [lost] = stable(m.CommitRefused(ErrorCode.unknown_member_id))
+    assert isinstance(lost, v.MembershipLost)
+    assert stable(m.GivenUp(TASKS)) == [JOIN]
+
+
+def test_stable_stands_still_when_it_hears_nothing(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable(m.Tick(), 9_000) == [v.CutOff()]
+    stable(m.Disconnected())
+    stable(m.Tick(), 100)
+    assert stable.answer() == [v.Reconnected(), DESCRIBE]
+
+
+def test_stable_that_stalls_leaves_and_joins_again(stable: Game) -> None:
+    error = RuntimeError("stalled")
+    assert stable(m.Stalled(error)) == [m.LeaveGroup("me"), v.MembershipLost(error)]
+    assert stable(m.GivenUp(TASKS)) == [JOIN]
+
+
+REFUSED = [ErrorCode.invalid_request, ErrorCode.streams_invalid_topology, ErrorCode.unsupported_version]
+
+
+@pytest.mark.parametrize("code", [*REFUSED, ErrorCode.group_id_not_found])
+def test_joining_that_is_refused_says_so_and_tries_again_later(game: Game, code: int) -> None:
+    game(m.Begin())
+    assert game(m.StreamsHeartbeatAnswered(code, message="why")) == [m.Refused(code, "why")]
+    assert game.state is State.FENCED
+    assert game(m.Tick(), 1_000) == [JOIN]
+
+
+def test_a_status_ends_what_cannot_go_on(stable: Game) -> None:
+    stable.heartbeat()
+    [failed] = stable.answer(INCORRECTLY_PARTITIONED_TOPICS="Topic x has 2 partitions.")
+    assert isinstance(failed, v.Failed)
+    assert isinstance(failed.error, TopologyError)
+    assert "Topic x has 2 partitions." in str(failed.error)
+
+
+def test_a_status_says_that_the_application_was_shut_down(stable: Game) -> None:
+    stable.heartbeat()
+    [failed] = stable.answer(SHUTDOWN_APPLICATION="by other")
+    assert isinstance(failed, v.Failed)
+    assert isinstance(failed.error, StreamsError)
+    assert "by other" in str(failed.error)
+
+
+def test_source_topics_may_be_missing_for_a_time(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable.answer(2, StreamsTasks(), MISSING_SOURCE_TOPICS="no in") == [v.Assigned(frozenset())]
+    stable(m.GivenUp(TASKS))
+    stable.answer(2)  # the topic is there again
+    stable.heartbeat()
+    assert stable.answer(2, MISSING_SOURCE_TOPICS="no in") == []
+    stable(m.Tick(), MAX_POLL_INTERVAL_MS)
+    [failed] = stable.answer(2, MISSING_SOURCE_TOPICS="no in.")
+    assert isinstance(failed, v.Failed)
+    assert isinstance(failed.error, MissingSourceTopicError)
+
+
+def test_leaving_says_so_to_the_coordinator(stable: Game) -> None:
+    assert stable(m.LeaveRequested()) == [m.LeaveGroup("me")]
+    assert not stable.member.has_left
+    stable(m.LeaveAnswered())
+    assert stable.member.has_left
+    assert stable(m.Tick(), 60_000) == []
