@@ -253,4 +253,5 @@ def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:
     refused = penstock(tmp_path, "demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo"), PATH="/nowhere")
     assert refused.code == 1
     assert "Java 17" in refused.err
+    assert "penstock demo --host threads" in refused.err
     assert "Traceback" not in refused.err

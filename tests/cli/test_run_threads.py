@@ -102,3 +102,14 @@ def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path:
         assert command.nothing_left()
     assert ended.code == 130, ended.err
     assert "Traceback" not in ended.err
+
+
+@pytest.mark.slow
+def test_the_demo_counts_exactly_in_this_process(tmp_path: Path) -> None:
+    arguments = ("demo", "--host", "threads", "--repeat", "1", "--data-dir", str(tmp_path / "demo"))
+    with Command(arguments, tmp_path, program=("-c", WITHOUT_SPARK)) as demo:
+        ended = demo.ended()
+        assert demo.nothing_left()
+    assert ended.code == 0, ended.err
+    assert "Every count equals a plain count of the text, and each update is in the topic exactly once." in ended.out
+    assert "word_count.py --host threads" in ended.out

@@ -161,6 +161,7 @@ def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[st
     ran = run(site, "-m", "penstock.cli.main", command, *files)
     assert ran.returncode == 1
     assert "pip install 'penstock[spark]'" in ran.stderr
+    assert ("penstock demo --host threads" in ran.stderr) is (command == "demo")
     assert "Traceback" not in ran.stderr
     assert "broker" not in ran.stderr  # it starts none before
 

@@ -1,4 +1,5 @@
-"""`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py on Spark.
+"""`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py, on Spark or in this
+process.
 
 Here live the steps; what is shown lives in demo_view.py. Each run starts from an empty directory, which stays
 afterwards for inspection; a lock keeps two demos apart. All that is started ends with the demo, however it ends.
@@ -12,10 +13,10 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.live import Live
@@ -25,9 +26,11 @@ from penstock.broker.process import BrokerProcess
 from penstock.cli.common import Verbose, err, out, set_verbose
 from penstock.cli.demo_view import DemoView, WordCounts
 from penstock.cli.program import Program, load_program
+from penstock.cli.run import HostName, HostOption
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import LockError, StreamsError
 from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.host.open import check_host
@@ -41,8 +44,15 @@ INPUT: Final = "plaintext-input"
 OUTPUT: Final = "word-count-output"
 _TEXT: Final = "python-language-reference.txt"
 _PARTITIONS: Final = 2
-_BATCH_BYTES: Final = 1024 * 1024
-"""Input of one epoch: small, so that the counts are seen to grow."""
+_SETTINGS: Final[Mapping[HostName, Mapping[str, Any]]] = {
+    HostName.spark: {"penstock.batch.max.bytes": 1024 * 1024},  # small epochs, so that the counts are seen to grow
+    HostName.threads: {"processing.guarantee": EXACTLY_ONCE_V2},
+}
+_STARTING: Final[Mapping[HostName, str]] = {
+    HostName.spark: "Starting Spark on this machine ...",
+    HostName.threads: "Starting the word count in this process ...",
+}
+_WITHOUT_SPARK: Final = "`penstock demo --host threads` runs the same word count without Spark and Java."
 _MIN_FREE_BYTES: Final = 512 * 1024 * 1024
 _POLL_MS: Final = 100
 _POLL_RECORDS: Final = 20_000
@@ -55,27 +65,35 @@ def demo(
     data_dir: Annotated[
         Path | None, typer.Option("--data-dir", help="Where broker, state and checkpoint go; it is cleared first.")
     ] = None,
+    host: HostOption = None,
     verbose: Verbose = False,
 ) -> None:
-    """Count the words of a real text on Spark, and watch the counts grow."""
+    """Count the words of a real text, and watch the counts grow."""
     if verbose:
         set_verbose(True)
     program = load_program(_examples() / "word_count.py")
-    check_host(program.configured({}))
+    overrides = {} if host is None else {"penstock.host": host.value}
+    chosen = HostName(program.configured(overrides)["penstock.host"])
+    try:
+        check_host(program.configured(overrides))
+    except StreamsError as error:
+        error.add_note(_WITHOUT_SPARK)
+        raise
     directory = data_dir or Path(StreamsConfig()["state.dir"]) / "demo"
     with terminating(), _own(directory), BrokerProcess(directory / "broker") as broker:
         config = program.configured(
             {
+                **overrides,
+                **_SETTINGS[chosen],
                 "bootstrap.servers": broker.bootstrap_servers,
                 "state.dir": str(directory / "state"),
-                "penstock.batch.max.bytes": _BATCH_BYTES,
-                **({"penstock.spark.log.level": "info"} if verbose else {}),
+                **({"penstock.spark.log.level": "info"} if verbose and chosen is HostName.spark else {}),
             }
         )
         err.print(f"[bold]1[/] A broker listens at {broker.bootstrap_servers}.")
         words = _write_text(config, repeat)
         _count(program, config, words)
-    _tell_where_to_look_next(directory, program.path)
+    _tell_where_to_look_next(directory, program.path, "" if host is None else f" --host {host.value}")
 
 
 def _examples() -> Path:
@@ -139,7 +157,8 @@ def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
 
 
 def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
-    """Run the word count to the end of the topic on Spark, and show the table of counts meanwhile."""
+    """Run the word count to the end of the topic, and show the table of counts meanwhile."""
+    host = HostName(config["penstock.host"])
     streams = KafkaStreams(program.topology, config)
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     failures: list[BaseException] = []
@@ -161,7 +180,7 @@ def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
     consumer = ConfluentConsumer(config)
     consumer.assign({TopicPartition(OUTPUT, number): 0 for number in range(_PARTITIONS)})
     try:
-        with err.status("[bold]3[/] Starting Spark on this machine ..."):
+        with err.status(f"[bold]3[/] {_STARTING[host]}"):
             counting.start()
             first = _first_counts(consumer, counting)
         seconds = _watch(consumer, counting, words, first, running_since[-1])
@@ -170,6 +189,8 @@ def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
         counting.join()
         consumer.close()
     if failures:
+        if host is HostName.spark and len(running_since) == 1:
+            failures[0].add_note(_WITHOUT_SPARK)
         raise failures[0]
     _tell_result(words, seconds)
 
@@ -221,7 +242,8 @@ def _tell_result(words: WordCounts, seconds: float) -> None:
     out.print("Every count equals a plain count of the text, and each update is in the topic exactly once.")
 
 
-def _tell_where_to_look_next(directory: Path, program: Path) -> None:
+def _tell_where_to_look_next(directory: Path, program: Path, host: str = "") -> None:
+    """Show commands. host: the option that chooses the host, as it was given."""
     command, shown = _command(), _shown(program)
     guide = _examples().parent / "docs" / "guide.md"
     out.print(
@@ -232,7 +254,7 @@ Where to look next:
   the topics that are left        {command} broker --data-dir {directory / "broker"}
     and beside it                 {command} topics list
                                   {command} consume {OUTPUT} --from-beginning --value-serde long --max-messages 10
-  a word count of your own lines  {command} run {shown}
+  a word count of your own lines  {command} run {shown}{host}
     and beside it                 {command} produce {INPUT}
                                   {command} consume {OUTPUT} --from-beginning --value-serde long
 """.rstrip(),

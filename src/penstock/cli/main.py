@@ -30,7 +30,7 @@ _COMMANDS: Final = {
     "transactions": "List, describe and abort transactions, and find those that hang.",
     "produce": "Write each line of standard input to a topic as a record.",
     "consume": "Show the records of a topic, one per line.",
-    "demo": "Count the words of a real text on Spark, and watch the counts grow.",
+    "demo": "Count the words of a real text, and watch the counts grow.",
 }
 """The commands in the order in which `--help` shows them, with what each is for."""
 

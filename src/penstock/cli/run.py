@@ -32,6 +32,9 @@ class HostName(StrEnum):
     threads = "threads"
 
 
+HostOption = Annotated[
+    HostName | None, typer.Option("--host", help="Where tasks run: the configuration penstock.host.")
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
 
 
@@ -40,9 +43,7 @@ def run(
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Process what the topics hold now, then stop.")
     ] = False,
-    host: Annotated[
-        HostName | None, typer.Option("--host", help="Where tasks run: the configuration penstock.host.")
-    ] = None,
+    host: HostOption = None,
     port: Port = DEFAULT_PORT,
     data_dir: DataDir = None,
     config: Settings = None,
