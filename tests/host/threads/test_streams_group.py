@@ -354,13 +354,12 @@ def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> N
     instance.has(4)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_instances_of_one_group_share_the_tasks_and_take_them_over(
-    kafka: RunningBroker, tmp_path: Path, unique_name: NAMES, guarantee: str
+    kafka: RunningBroker, tmp_path: Path, unique_name: NAMES
 ) -> None:
     words = WordCount(kafka, tmp_path, unique_name)
     del words.settings["session.timeout.ms"]
-    words.settings |= {**SETTINGS, "processing.guarantee": guarantee}
+    words.settings |= {**SETTINGS, "processing.guarantee": "exactly_once_v2"}
     options: dict[str, Any] = {"until_end": False, "make_membership": None}
     first, second, listening = words.host(**options), None, Listening()
     first.start(listening)
