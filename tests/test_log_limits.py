@@ -43,19 +43,19 @@ def log(request: pytest.FixtureRequest) -> Iterator[tuple[logging.Logger, Lines]
 
 def test_the_first_line_appears_and_then_how_many_were_left_out(log: tuple[logging.Logger, Lines]) -> None:
     logger, said = log
-    logger.addFilter(RateLimit(logger, interval_seconds=1.5))
+    logger.addFilter(RateLimit(logger, interval_seconds=5))
     for offset in range(1000):
         logger.warning("cannot read %s at offset %d", "topic-0", offset)
     logger.warning("another kind")
     logger.error("an error always appears")
     logger.error("an error always appears")
-    assert said.summary.wait(30)
+    assert said.summary.wait(120)
     errors = ["an error always appears"] * 2
     assert said.lines == [
         "cannot read topic-0 at offset 0",
         "another kind",
         *errors,
-        "cannot read topic-0 at offset 999 (999 more such lines in 1.5 s, this is the last one)",
+        "cannot read topic-0 at offset 999 (999 more such lines in 5 s, this is the last one)",
     ]
 
 
@@ -68,7 +68,7 @@ def test_no_summary_comes_after_the_lines_are_forgotten(log: tuple[logging.Logge
         logger.warning("cannot read")
     (timer,) = set(threading.enumerate()) - before
     limit.forget()
-    timer.join(30)
+    timer.join(120)
     assert not timer.is_alive()
     assert said.lines == ["cannot read"]
 
@@ -78,7 +78,7 @@ import atexit, logging, threading
 
 @atexit.register
 def check():  # after what penstock registers, for that comes later
-    timer.join(30)
+    timer.join(120)
     print("running" if timer.is_alive() else "ended")
 
 from penstock.log_limits import limit_rate
@@ -91,7 +91,7 @@ log.warning("once")
 
 def test_the_timers_end_with_the_program() -> None:
     command = [sys.executable, "-c", EXITING]
-    assert subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout == "ended\n"
+    assert subprocess.run(command, capture_output=True, text=True, timeout=240, check=True).stdout == "ended\n"
 
 
 def test_kinds_of_lines_are_bounded(log: tuple[logging.Logger, Lines]) -> None:

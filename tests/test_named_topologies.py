@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.error import URLError
@@ -35,6 +34,7 @@ from penstock.errors import (
 from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
+from tests.support.ports import free_port
 from tests.test_streams import CONFIG, TestHost
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
@@ -320,9 +320,7 @@ def test_metrics_tell_topologies_apart(hosts: Hosts, client_id: str, prefix: str
 
 
 def test_prometheus_reads_the_metrics_of_all_topologies(hosts: Hosts) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     streams = KafkaStreamsNamedTopologyWrapper({**CONFIG, "penstock.metrics.prometheus.port": port})
     streams.clean_up()  # runs nothing, so it shows nothing
     started(streams, hosts, "a", "b")

@@ -23,7 +23,7 @@ def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
 def loaded_by(statement: str) -> set[str]:
     """Return the modules that a fresh interpreter has loaded after `statement`."""
     program = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=240, check=True)
     return set(ran.stdout.split())
 
 

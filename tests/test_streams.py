@@ -194,7 +194,7 @@ def test_an_error_ends_the_application_and_is_raised_in_await_termination(host: 
     failure = StreamsError("a lambda failed")
     threading.Thread(target=host.fails, args=(failure,)).start()
     with pytest.raises(StreamsError, match="a lambda failed"):
-        streams.await_termination(timeout_ms=10_000)
+        streams.await_termination(WAIT_SECONDS * 1000)
     assert asked == [failure]
     assert streams.state() is State.ERROR
     assert streams.close()
@@ -260,7 +260,7 @@ def test_run_to_end_returns_when_the_host_has_reached_the_end(host: TestHost, mo
 
     monkeypatch.setattr(host, "start", start)
     streams = KafkaStreams(topology(), CONFIG)
-    streams.run_to_end(timeout_ms=10_000)
+    streams.run_to_end(WAIT_SECONDS * 1000)
     assert host.until_end
     assert streams.state() is State.NOT_RUNNING
     assert len(host.closed_with) == 1
@@ -397,7 +397,7 @@ def test_the_group_is_left_unless_the_options_say_otherwise(
     assert host.left_group == [leaves]
 
 
-WAIT_SECONDS = 30
+WAIT_SECONDS = 120
 
 
 def in_a_block(streams: KafkaStreams) -> None:

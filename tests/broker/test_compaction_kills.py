@@ -19,6 +19,7 @@ from penstock.broker.process import BrokerProcess
 from penstock.broker.records import read_records
 from tests.broker.test_protocol import create, fetch_body, fetched, produce
 from tests.support.api_keys import FETCH
+from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 
@@ -92,7 +93,7 @@ def last_values(client: ProtocolClient) -> tuple[dict[bytes, bytes | None], int]
 @pytest.mark.crash
 def test_kills_while_a_log_is_compacted_lose_nothing(tmp_path: Path) -> None:
     choice, writer = random.Random(SEED), Writer(SEED)
-    with BrokerProcess(tmp_path, arguments=("--log-cleaner-backoff-ms", "1")) as process:
+    with BrokerProcess(tmp_path, port=free_port(), arguments=("--log-cleaner-backoff-ms", "1")) as process:
         with ProtocolClient(process.bootstrap_servers) as client:
             configs = [{"name": name, "value": value} for name, value in CONFIGS.items()]
             assert create(client, TOPIC, 1, configs=configs)["error_code"] == ErrorCode.none

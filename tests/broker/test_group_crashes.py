@@ -16,6 +16,7 @@ from penstock.broker.process import BrokerProcess
 from tests.broker.test_clients import create
 from tests.broker.test_group_clients import PARTITIONS, WAIT, Group
 from tests.support.brokers import RunningBroker
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 SEEDS = range(20) if os.environ.get("PENSTOCK_CRASH") == "all" else range(1)
@@ -25,7 +26,7 @@ FAST = {"reconnect_backoff_ms": 10, "reconnect_backoff_max_ms": 100, "retry_back
 
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "data") as started:
+    with BrokerProcess(tmp_path / "data", port=free_port()) as started:
         yield started
 
 

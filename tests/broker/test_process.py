@@ -27,6 +27,7 @@ from penstock.broker.process import LOG_NAME, BrokerProcess
 from penstock.broker.server import run
 from penstock.testing import EmbeddedBroker
 from tests.support.api_keys import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE
+from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
 from tests.support.waiting import until
@@ -37,7 +38,7 @@ SEEDS = range(10) if os.environ.get("PENSTOCK_CRASH") == "all" else range(1)
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "data")
+    process = BrokerProcess(tmp_path / "data", port=free_port())
     yield process
     process.stop()
 

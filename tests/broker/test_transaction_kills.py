@@ -21,6 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.process import BrokerProcess
+from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions
 
@@ -222,7 +223,7 @@ def assert_all_or_nothing(
 @pytest.mark.timeout(600)
 def test_kills_leave_transactions_whole(tmp_path: Path, life: int) -> None:
     choice = random.Random(SEED + life)
-    with BrokerProcess(tmp_path / "broker") as process:
+    with BrokerProcess(tmp_path / "broker", port=free_port()) as process:
         bootstrap = process.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         for kill in range(KILLS):

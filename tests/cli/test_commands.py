@@ -434,7 +434,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
     settings = {"bootstrap.servers": embedded_broker.bootstrap_servers, "group.id": group, "log_level": 0}
     consumer = Consumer({**settings, "auto.offset.reset": "earliest"})
     consumer.subscribe([name])
-    assert len(consumer.consume(3, 30)) == 3
+    assert len(consumer.consume(3, 120)) == 3
     consumer.commit(asynchronous=False)
 
     def described() -> Any:

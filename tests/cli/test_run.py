@@ -15,6 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from tests.support.commands import Command, penstock
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark"), pytest.mark.timeout(600)]
@@ -46,7 +47,7 @@ topology = builder.build()
 @pytest.fixture
 def broker_of_the_test(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker with the lines in the topic plaintext-input."""
-    with BrokerProcess(tmp_path / "broker-data") as broker:
+    with BrokerProcess(tmp_path / "broker-data", port=free_port()) as broker:
         config = StreamsConfig({"bootstrap.servers": broker.bootstrap_servers})
         admin = ConfluentAdmin(config)
         admin.create_topics([NewTopic(name, 1) for name in ("plaintext-input", "word-count-output", "out")])

@@ -39,7 +39,7 @@ with EmbeddedBroker() as broker:
     broker.create_topic("topic")
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce("topic", b"value")
-    print(producer.flush(30))
+    print(producer.flush(120))
 """
 
 
@@ -57,15 +57,15 @@ with EmbeddedBroker() as broker:
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0})
     producer.produce("plaintext-input", b"hello all")
     producer.produce("plaintext-input", b"hello")
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
     place = {"bootstrap.servers": broker.bootstrap_servers, "state.dir": sys.argv[2], "penstock.host": "threads"}
-    KafkaStreams(example["topology"], {**example["config"], **place}).run_to_end(60_000)
+    KafkaStreams(example["topology"], {**example["config"], **place}).run_to_end(240_000)
     group = {"group.id": "g", "auto.offset.reset": "earliest"}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, **group})
     consumer.subscribe(["word-count-output"])
     counts = {}
     while counts != {"hello": 2, "all": 1}:
-        record = consumer.poll(60)
+        record = consumer.poll(120)
         counts[record.key().decode()] = int.from_bytes(record.value(), "big")
     consumer.close()
     print(sorted(counts.items()))

@@ -99,7 +99,7 @@ def run(clone: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHON": sys.executable, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -182,7 +182,7 @@ def test_the_map_grows_with_the_state(tmp_path: Path) -> None:
 
 def run(program: str, path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, str(path), *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, str(path), *arguments], capture_output=True, text=True, timeout=240, check=False
     )
 
 

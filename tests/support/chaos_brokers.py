@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.broker.process import BrokerProcess
 from tests.support.kafka import RealKafka
+from tests.support.ports import free_port
 
 
 class EmbeddedBroker:
@@ -19,7 +20,7 @@ class EmbeddedBroker:
     def __init__(self, directory: Path) -> None:
         """Keep its log in `directory`."""
         # All input is read again at the end, whatever its timestamps.
-        self._process = BrokerProcess(directory)
+        self._process = BrokerProcess(directory, port=free_port())
 
     def __enter__(self) -> Self:
         self._process.start()

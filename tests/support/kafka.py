@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -27,6 +26,8 @@ from typing import Final, Self
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, PartitionMetadata
+
+from tests.support.ports import free_ports
 
 KAFKA_VERSION: Final = os.environ.get("PENSTOCK_KAFKA_VERSION") or "4.3.0"
 """The version of Apache Kafka that is run."""
@@ -207,7 +208,7 @@ class RealKafka:
 
     def _write_properties(self) -> None:
         count = len(self._numbers)
-        ports = _free_ports(2 * count + len(self._listeners))
+        ports = free_ports(2 * count + len(self._listeners))
         self._ports = dict(zip(self._numbers, ports[:count], strict=True))
         controllers = dict(zip(self._numbers, ports[count : 2 * count], strict=True))
         self._listener_ports = dict(zip(self._listeners, ports[2 * count :], strict=True))
@@ -237,8 +238,10 @@ class RealKafka:
                 "min.insync.replicas": min_in_sync,
                 "group.initial.rebalance.delay.ms": "0",
                 # Tests write records with times long ago. A week's retention deletes them 30 s after the broker's
-                # start, and then every five minutes: a test that runs just then would miss records.
+                # start, and then every five minutes: a test that runs just then would miss records. Exported topics of
+                # state have the retention that their stores need.
                 "log.retention.ms": "-1",
+                "log.retention.check.interval.ms": "86400000",
                 **self._settings,
             }
             text = "".join(f"{name}={value}\n" for name, value in properties.items())
@@ -351,12 +354,3 @@ class RealKafka:
         for number in tuple(self._processes):
             self.kill(number)
         self._resources.close()
-
-
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as sockets:
-        # All are held at the same time, so that no port is given twice.
-        opened = [sockets.enter_context(socket.socket()) for _ in range(count)]
-        for one in opened:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in opened]

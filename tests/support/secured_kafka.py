@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -32,6 +33,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.support.kafka import RealKafka
+from tests.support.waiting import until
 
 PASSWORD: Final = "its-password"
 """The password of every user."""
@@ -40,7 +42,7 @@ TOKEN_SECONDS: Final = 6
 """After how long the broker asks an OAUTHBEARER client to log in again."""
 
 _DAY = datetime.timedelta(days=1)
-_SECONDS = 20.0
+_SECONDS = 60.0
 
 
 class Acl(NamedTuple):
@@ -198,11 +200,30 @@ class SecuredKafka:
             wanted = UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
             for future in self.admin.alter_user_scram_credentials([wanted], request_timeout=_SECONDS).values():
                 future.result(_SECONDS)
+        assert until(lambda: self._knows(user)), f"the broker does not know {user}"
+
+    def _knows(self, user: str) -> bool:
+        """Return whether the broker has learned that `user` may log in by SCRAM."""
+        found: Any = self.admin.describe_user_scram_credentials([user], request_timeout=_SECONDS)
+        try:
+            return len(found[user].result(_SECONDS).scram_credential_infos) == 2
+        except KafkaException:
+            return False
 
     def allow(self, user: str, acls: Iterable[Acl]) -> None:
-        """Give `user` these rights."""
-        for future in self.admin.create_acls([acl.binding(user) for acl in acls]).values():
+        """Give `user` these rights, and wait until the broker has learned of them."""
+        wanted = [acl.binding(user) for acl in acls]
+        for future in self.admin.create_acls(wanted).values():
             future.result(_SECONDS)
+        assert until(lambda: self._rights().issuperset(wanted)), f"{user} does not have {wanted}"
+
+    def _rights(self) -> set[AclBinding]:
+        """Return the rights of all users of which the broker has learned."""
+        every: Any = None  # which the stubs do not know
+        everything = AclBindingFilter(
+            ResourceType.ANY, every, ResourcePatternType.ANY, every, every, AclOperation.ANY, AclPermissionType.ANY
+        )
+        return set(self.admin.describe_acls(everything, request_timeout=_SECONDS).result(_SECONDS))
 
     def forbid(self, user: str, acl: Acl) -> None:
         """Take a right from `user`."""

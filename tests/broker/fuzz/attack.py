@@ -19,6 +19,7 @@ from penstock.broker.process import LOG_NAME, BrokerProcess
 from tests.broker.fuzz.corpus import record
 from tests.broker.fuzz.healthy import Healthy, check_records
 from tests.broker.fuzz.mutations import mutated
+from tests.support.ports import free_port
 
 CONNECTIONS: Final = 8
 MOST_BYTES: Final = 512 * 1024 * 1024
@@ -130,7 +131,7 @@ def attack(directory: Path, seconds: float, seed: int) -> Verdict:
         AssertionError: the broker ended.
     """
     verdict = Verdict()
-    broker = BrokerProcess(directory)
+    broker = BrokerProcess(directory, port=free_port())
     with broker:
         pid = broker.pid
         assert pid is not None

@@ -212,7 +212,7 @@ def test_a_right_that_is_missing_is_named_with_its_resource(kafka: SecuredKafka)
         (lambda: admin.delete_topics([SOURCE]), TopicAuthorizationError, f"DELETE on the topic {SOURCE}"),
         (lambda: admin.committed_offsets("g", [partition]), GroupAuthorizationError, "DESCRIBE on the group g"),
         (lambda: admin.delete_groups(["g"]), GroupAuthorizationError, "DELETE on the group g"),
-        (lambda: read(config, 1500), TopicAuthorizationError, f"READ on the topic {SOURCE}"),
+        (lambda: read(config), TopicAuthorizationError, f"READ on the topic {SOURCE}"),
         (
             lambda: transactions_refused(config, "t"),
             TransactionalIdAuthorizationError,

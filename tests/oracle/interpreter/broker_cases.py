@@ -35,6 +35,7 @@ from tests.oracle.interpreter.store_content import content
 from tests.oracle.interpreter.values import headers_from_json
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, encode_batch
+from tests.support.waiting import until
 
 Case = case_runner.Case
 Expected = case_runner.Expected
@@ -200,7 +201,14 @@ class BrokerCases(ABC):
 
     def _ends(self, topics: Sequence[str]) -> dict[str, int]:
         partitions = [TopicPartition(topic, 0) for topic in topics]
-        return {tp.topic: end for tp, end in self._runner.admin.end_offsets(partitions, read_committed=True).items()}
+        ends = dict[TopicPartition, int]()
+
+        def are_stable() -> bool:  # a transaction may end before brokers have marked its end in all partitions
+            ends.update(self._runner.admin.end_offsets(partitions, read_committed=True))
+            return ends == self._runner.admin.end_offsets(partitions)
+
+        assert until(are_stable), ends
+        return {partition.topic: end for partition, end in ends.items()}
 
     def _output(self, case: Case, epochs: Sequence[tuple[Ends, Ends]], started: int) -> list[list[Any]]:
         """Return the rows that each epoch wrote."""

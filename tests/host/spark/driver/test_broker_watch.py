@@ -15,6 +15,7 @@ from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.host.spark.driver.broker_watch import BrokerWatch
 from tests.host.support import wait_for
+from tests.support.ports import free_port
 
 LOGGER = "penstock.host.spark.driver.broker_watch"
 OUTPUT = "orders"
@@ -22,7 +23,7 @@ OUTPUT = "orders"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "broker") as running:
+    with BrokerProcess(tmp_path / "broker", port=free_port()) as running:
         yield running
 
 

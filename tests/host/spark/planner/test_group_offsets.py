@@ -19,7 +19,7 @@ from tests.host.spark.support import SparkRunner
 from tests.host.support import lines, wait_for
 
 HERE = TopicPartition("t", 0)
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 class Coordinator:
@@ -62,7 +62,7 @@ def test_nobody_waits_for_a_coordinator_and_only_the_newest_positions_are_kept(c
         offsets.tell({HERE: position})
     assert not offsets.finish(timeout_ms=10)
     coordinator.may_go_on.set()
-    assert offsets.finish(timeout_ms=30_000)
+    assert offsets.finish(timeout_ms=120_000)
     assert coordinator.told == [1, 999]
 
 
@@ -71,9 +71,9 @@ def test_the_last_positions_are_reported_though_nothing_more_comes(coordinator: 
     offsets = GroupOffsets("group", coordinator.open, interval_ms=1)
     offsets.tell({HERE: 7})
     wait_for(lambda: coordinator.told == [7])
-    assert offsets.finish(timeout_ms=30_000)
+    assert offsets.finish(timeout_ms=120_000)
     offsets.tell({HERE: 8})  # by another thread
-    assert offsets.finish(timeout_ms=30_000)
+    assert offsets.finish(timeout_ms=120_000)
     assert coordinator.told == [7, 8]
 
 
@@ -81,7 +81,7 @@ def test_positions_that_brokers_do_not_take_are_given_up_at_the_end(coordinator:
     coordinator.failures = 1_000
     offsets = GroupOffsets("group", coordinator.open, interval_ms=1)
     offsets.tell({HERE: 7})
-    assert offsets.finish(timeout_ms=30_000)
+    assert offsets.finish(timeout_ms=120_000)
     assert coordinator.told == []
 
 
