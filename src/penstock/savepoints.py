@@ -27,6 +27,7 @@ from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_p
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
+from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.takeover import Takeover, members_in_the_way, plan_takeover
@@ -109,7 +110,7 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
     _check(name, "imported", plan.obstacles)
     with ExitStack() as opened:
         opened.enter_context(_locked(checkpoint, checked, name))
-        admin, fetcher = ConfluentAdmin(checked), ConfluentFetcher(checked)
+        admin, fetcher = GroupAdmin(checked), ConfluentFetcher(checked)
         opened.callback(admin.close)
         opened.callback(fetcher.close)
         layout = layout_of(built, checked, admin.topics())
@@ -149,7 +150,7 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         checkpoint = _checkpoint(checked)
         if checkpoint.read_metadata() is not None:
             opened.enter_context(_locked(checkpoint, checked, name))
-        admin, fetcher, producer = ConfluentAdmin(checked), ConfluentFetcher(checked), ConfluentProducer(checked)
+        admin, fetcher, producer = GroupAdmin(checked), ConfluentFetcher(checked), ConfluentProducer(checked)
         for client in (admin, fetcher, producer):
             opened.callback(client.close)
         topics = admin.topics()
@@ -183,7 +184,7 @@ def _open_base() -> Iterator[LmdbBase]:
             base.close()
 
 
-def _imported_tasks(layout: Layout, admin: ConfluentAdmin, fetcher: Fetcher) -> Iterator[ImportedTask]:
+def _imported_tasks(layout: Layout, admin: GroupAdmin, fetcher: Fetcher) -> Iterator[ImportedTask]:
     """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
     it."""
     with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:

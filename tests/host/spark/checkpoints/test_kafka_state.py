@@ -25,9 +25,11 @@ from penstock import (
     savepoints,
 )
 from penstock.client.api import OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import StreamsError
 from penstock.host.committing import PartitionMetadata
-from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
+from penstock.host.spark.checkpoints.savepoint import SavedState
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology
@@ -303,6 +305,22 @@ def test_records_between_tasks_are_processed_after_the_import(left: Counting) ->
     query.close()
     values = {key: value[8:] for key, value in left.runner.store(left.config, "counts").items()}
     assert values == {b"a": (3).to_bytes(8, "big"), b"b": (1).to_bytes(8, "big")}
+
+
+def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdkafka_has_committed(
+    left: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committed_offsets = ConfluentAdmin.committed_offsets
+
+    def with_what_follows_in_memory(*arguments: Any) -> dict[TopicPartition, OffsetAndMetadata]:
+        found = committed_offsets(*arguments)
+        return {partition: each._replace(metadata=f"{each.metadata}!") for partition, each in found.items()}
+
+    monkeypatch.setattr(ConfluentAdmin, "committed_offsets", with_what_follows_in_memory)
+    left.import_()
+    savepoints.take(left.config, str(tmp_path / "saved"))
+    clocks = SavedState(Checkpoint(str(tmp_path / "saved"))).clocks("0_0")
+    assert clocks.partition_times == {TopicPartition(left.source, 0): 1}
 
 
 def test_records_between_tasks_are_exported(left: Counting, tmp_path: Path) -> None:
