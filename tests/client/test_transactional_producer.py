@@ -18,7 +18,7 @@ from penstock.client.confluent import (
     transactional_producer,
 )
 from penstock.client.confluent.connection import Connection
-from penstock.client.confluent.transactional_producer import group_metadata
+from penstock.client.confluent.transactions import group_metadata
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition

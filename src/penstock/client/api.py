@@ -92,6 +92,13 @@ class GroupIdentity(NamedTuple):
     instance_id: str | None = None
 
 
+class GroupCommit(NamedTuple):
+    """Offsets that a consumer group without members commits together with records."""
+
+    group: str
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+
+
 class Admin(Protocol):
     """Asks about and changes topics and offsets (Kafka class: Admin)."""
 

@@ -391,6 +391,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "Interval in epochs at which each task runs twice, to find functions that are not deterministic; 0: never.",
         ),
         ConfigKey(
+            "penstock.changelog.topics",
+            boolean,
+            False,
+            "medium",
+            "Whether the Spark host also writes changelog topics, so that another host can take the application over.",
+        ),
+        ConfigKey(
             "penstock.restart.max.attempts",
             whole(0),
             10,

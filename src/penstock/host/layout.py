@@ -54,11 +54,9 @@ class Layout:
         """Return the changelog partition of each store of `task` that has one: its number is that of the task."""
         return {name: TopicPartition(topic, task.partition) for name, (topic, _) in self.spec(task).changelogs.items()}
 
-    def written_changelogs(self, task: TaskId) -> dict[str, str]:
-        """Return the changelog topic of each store of `task` that the task writes: a store that is filled from a source
-        topic may have that as its changelog."""
-        spec = self.spec(task)
-        return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
+    def written_changelogs(self, task: TaskId) -> Mapping[str, str]:
+        """Return the changelog topic of each store of `task` that the task writes."""
+        return self.spec(task).written_changelogs
 
     def followed_changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
         """Return the changelog partitions that a standby of `task` follows: those that the task writes. Of a source
@@ -97,17 +95,12 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     }
     for spec in resolved.subtopologies:
         tasks = sum(task.subtopology == spec.id for task in groups)
-        counts.update({topic: tasks for topic, _ in spec.changelogs.values() if topic not in spec.source_topics})
+        counts.update(dict.fromkeys(spec.written_changelogs.values(), tasks))
     return Layout(resolved, config, groups, counts)
 
 
 def own_topics(topology: BuiltTopology) -> frozenset[str]:
     """Return the topics that the application makes for itself, which no pattern matches: repartition and changelog
     topics."""
-    changelogs = [
-        topic
-        for spec in topology.subtopologies
-        for topic, _ in spec.changelogs.values()
-        if topic not in spec.source_topics
-    ]
+    changelogs = [topic for spec in topology.subtopologies for topic in spec.written_changelogs.values()]
     return frozenset([*topology.repartition_topics, *topology.data_frame_topics, *changelogs])

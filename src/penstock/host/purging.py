@@ -19,12 +19,15 @@ class RecordPurge:
         self._clock = clock
         self._purged_at = clock()
 
+    def is_due(self) -> bool:
+        """Return whether it is time to delete."""
+        return self._clock() - self._purged_at >= self._interval_ms
+
     def purge(self, admin: Admin, positions: Mapping[TopicPartition, int]) -> None:
         """Delete the records before `positions` if it is time to; positions: committed, so that nobody goes back."""
-        now = self._clock()
-        if not positions or now - self._purged_at < self._interval_ms:
+        if not positions or not self.is_due():
             return
-        self._purged_at = now
+        self._purged_at = self._clock()
         try:
             admin.delete_records({partition: offset for partition, offset in positions.items() if offset > 0})
         except KafkaError:

@@ -125,6 +125,12 @@ class SubtopologySpec:
     sink_topics: tuple[str, ...] = ()
     changelogs: Mapping[str, tuple[str, Mapping[str, str]]] = field(default_factory=dict)
 
+    @property
+    def written_changelogs(self) -> Mapping[str, str]:
+        """The changelog topic of each store whose changelog its tasks write: a store that is filled from a source topic
+        may have that as its changelog."""
+        return {name: topic for name, (topic, _) in self.changelogs.items() if topic not in self.source_topics}
+
     def sinks_of(self, topic: str) -> str:
         """Return the names of the sinks that write to `topic`, or choose it by a function, with commas between."""
         return ", ".join(node.name for node in self.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
-from penstock.client.api import OnRefused
+from penstock.client.api import GroupCommit, OnRefused
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.refusals import (
     GAPLESS,
@@ -24,6 +24,8 @@ from penstock.client.confluent.refusals import (
 from penstock.client.confluent.sending import send_output
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import commit_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.record import PartitionBatch
@@ -80,6 +82,7 @@ class AtLeastOnceWriter:
         self._config = config
         self._timeout_ms = timeout_ms
         self._producer: tuple[Connection, Producer] | None = None
+        self._cluster: Cluster | None = None
         self._reports = Reports()
 
     def write(
@@ -89,10 +92,11 @@ class AtLeastOnceWriter:
         output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
+        group_commit: GroupCommit | None = None,
     ) -> bool:
         """Write `output` and return True when the brokers have it; raises KafkaError if they do not take it, and what
         `on_refused` raises for a record that they refuse. owner, note: unused, because brokers do not learn which epoch
-        was written."""
+        was written. group_commit: committed when the brokers have the output."""
         self._before_write()
         instead: list[PartitionBatch] = []
         left = list(output)
@@ -107,6 +111,9 @@ class AtLeastOnceWriter:
         if instead:
             refused = self._send(epoch, instead, one_by_one=True).refused
             replaced(instead, refused, fail_on_refused)
+        if group_commit is not None:
+            self._cluster = self._cluster or Cluster(self._config, self._timeout_ms)
+            commit_offsets(self._cluster, *group_commit)
         return True
 
     def _send(self, epoch: int, output: Sequence[PartitionBatch], one_by_one: bool) -> _Unwritten:
@@ -150,6 +157,9 @@ class AtLeastOnceWriter:
     def close(self) -> None:
         """Release connections and threads."""
         self._producer = None
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
 
 
 def _is_unwritten(code: Code) -> bool:

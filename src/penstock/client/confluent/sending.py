@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
-from penstock.client.api import OnRefused
+from penstock.client.api import GroupCommit, OnRefused
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.refusals import RefusedError, fail_on_refused, is_refusal, raise_refused, replaced
 from penstock.record import PartitionBatch
@@ -28,10 +28,11 @@ class EpochWriter(Protocol):
         output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
+        group_commit: GroupCommit | None = None,
     ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it was there already. on_refused: decides about
-        records that brokers refuse. note: identifies the input of the epoch. Raises KafkaError if it cannot be
-        written."""
+        records that brokers refuse. note: identifies the input of the epoch. group_commit: offsets to commit with the
+        output. Raises KafkaError if it cannot be written, TaskMigratedError if the group of the offsets has members."""
         ...
 
     def close(self) -> None:

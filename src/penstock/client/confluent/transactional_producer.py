@@ -7,7 +7,6 @@ it left open. So after an error the transaction is over in any case.
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -22,10 +21,16 @@ from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import send_accepted
-from penstock.client.confluent.transactions import initialized, returning, transactional_right, until
+from penstock.client.confluent.transactions import (
+    group_metadata,
+    initialized,
+    returning,
+    transactional_right,
+    until,
+)
 from penstock.client.failures import Right
 from penstock.client.settings import HURRIED, PRODUCER, client_settings
-from penstock.client.sockets.offsets import TransactionOffsets
+from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, ProducerFencedError, StreamsError, TaskMigratedError
 from penstock.record import PartitionBatch, TopicPartition
@@ -40,7 +45,6 @@ _ABORT_SECONDS = 5.0
 _TRANSACTION_TIMEOUT_MS = 10_000
 
 _FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
-_COUNTED_OUT = frozenset((Code.ILLEGAL_GENERATION, Code.UNKNOWN_MEMBER_ID, Code.FENCED_INSTANCE_ID))
 
 
 class ConfluentTransactionalProducer:
@@ -200,7 +204,7 @@ class ConfluentTransactionalProducer:
             raise ProducerFencedError(
                 f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
-        if error.code() in _COUNTED_OUT:
+        if error.code() in COUNTED_OUT:
             raise TaskMigratedError(
                 f"The group has counted out the member that commits as {self._transactional_id}: "
                 f"{error.str().rstrip('.')}. Its tasks belong to others, or will be opened again."
@@ -221,12 +225,3 @@ class ConfluentTransactionalProducer:
                 self._client = client
         self._is_open = False
         self._deliveries.forget()
-
-
-def group_metadata(member: GroupIdentity) -> bytes:
-    """Return `member` as librdkafka writes the metadata of a consumer: those of a consumer that assigns partitions
-    itself name no member, and offsets with them are taken from anybody."""
-    generation = struct.pack("=i", member.generation)
-    texts = f"{member.group}\0{member.member_id}\0".encode()
-    instance = b"\x01" if member.instance_id is None else b"\x00" + member.instance_id.encode() + b"\0"
-    return b"CGMDv2:" + generation + texts + instance

@@ -19,6 +19,7 @@ transaction fails.
 from __future__ import annotations
 
 import logging
+import struct
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,7 +30,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
-from penstock.client.api import OnRefused
+from penstock.client.api import GroupCommit, GroupIdentity, OnRefused
+from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.connection import (
     RETRY_SECONDS,
     Connection,
@@ -48,9 +50,11 @@ from penstock.client.confluent.refusals import (
 from penstock.client.confluent.sending import send_output
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, HURRIED, PRODUCER, client_settings
+from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets, has_members
 from penstock.config import StreamsConfig
 from penstock.errors import (
     RetriableError,
+    StreamsError,
     TaskCorruptedError,
     TaskMigratedError,
 )
@@ -152,6 +156,8 @@ class TransactionalWriter:
         self._rights = (transactional_right(transactional_id), *self._reading)
         self._producer: tuple[Connection, Producer] | None = None
         self._reader: tuple[Connection, Consumer] | None = None
+        self._offsets: TransactionOffsets | None = None
+        self._admin: ConfluentAdmin | None = None
 
     def write(
         self,
@@ -160,6 +166,7 @@ class TransactionalWriter:
         output: Sequence[PartitionBatch],
         on_refused: OnRefused = fail_on_refused,
         note: str = "",
+        group_commit: GroupCommit | None = None,
     ) -> bool:
         """Write `output` as that of `epoch` of `owner`; return False if it is already committed.
 
@@ -169,10 +176,11 @@ class TransactionalWriter:
             on_refused: decides about records that brokers refuse; if it raises, the error is raised and nothing is
                 written.
             note: identifies the input of the epoch; at most 3,000 characters.
+            group_commit: offsets that the transaction commits too.
 
         Raises:
-            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; or another topology
-                version of the application writes at the same time.
+            TaskMigratedError: a later epoch of `owner` is committed, so this process is a zombie; another topology
+                version of the application writes at the same time; or the group of `group_commit` has members.
             TaskCorruptedError: the epoch is committed with another note.
             KafkaError: the transaction failed several times, each with a new producer.
         """
@@ -193,16 +201,24 @@ class TransactionalWriter:
             self._reports.clear()
             refused: list[RefusedError] = []
             try:
-                self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left, patience)
+                self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left, group_commit, patience)
                 self._seen = owner
                 if one_by_one:
                     self._producer = None  # its batches of one record are slow; the next epoch gets a usual producer
                 return True
             except RefusedError as error:
                 refused.append(error)
+            except StreamsError:
+                self._producer = None
+                with suppress(KafkaException):  # else the offsets of the group wait until the transaction times out
+                    returning(patience, partial(producer.abort_transaction, connection.timeout))
+                raise
             except KafkaException as error:
                 with suppress(KafkaException):  # a producer that was fenced has nothing more to tell
                     producer.poll(_REPORT_SECONDS)
+                if group_commit is not None and error.args[0].code() in COUNTED_OUT:
+                    self._producer = None
+                    raise has_members(group_commit.group) from error
                 reported = self._reports.refused(left)
                 is_early = False
                 if isinstance(error, UnansweredError):
@@ -245,6 +261,12 @@ class TransactionalWriter:
         if self._reader is not None:
             self._reader[1].close()
             self._reader = None
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
 
     def _failure(self, error: Code) -> Code:
         """Return why a transaction has failed: the delivery report of its records, if it shows a missing right, or that
@@ -278,6 +300,8 @@ class TransactionalWriter:
             }
             connection = Connection(client_settings(self._config, PRODUCER, forced, HURRIED), self._timeout_ms)
             self._producer = connection, initialized(connection, self._transactional_id, *self._rights)
+            if self._offsets is not None:
+                self._offsets.forget()
         return self._producer
 
     def _is_committed(self, epoch: int, owner: str, note: str) -> bool:
@@ -347,17 +371,47 @@ class TransactionalWriter:
         epoch: int,
         metadata: str,
         output: Sequence[PartitionBatch],
+        group_commit: GroupCommit | None,
         patience: float,
     ) -> None:
         marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
         producer.begin_transaction()
         send_output(connection, producer, output)
         # The marker is part of the transaction: readers see output and marker together, or neither.
-        send = partial(producer.send_offsets_to_transaction, [marker], self._reader_group(), connection.timeout)
-        returning(patience, lambda: until(connection.timeout, send))
+        self._send_offsets(connection, producer, [marker], self._reader_group(), patience)
+        if group_commit is not None:
+            self._commit_group(connection, producer, group_commit, patience)
         self._before_commit(epoch)
         self._wait_for_reports(connection, producer)
         until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
+
+    def _send_offsets(
+        self, connection: Connection, producer: Producer, offsets: list[Position], group: object, patience: float
+    ) -> None:
+        send = partial(producer.send_offsets_to_transaction, offsets, group, connection.timeout)
+        returning(patience, lambda: until(connection.timeout, send))
+
+    def _commit_group(
+        self, connection: Connection, producer: Producer, group_commit: GroupCommit, patience: float
+    ) -> None:
+        """Make the group part of the transaction, then commit the offsets again with their texts as they are."""
+        nobody = GroupIdentity(group_commit.group, -1, "")
+        positions = [
+            Position(*partition, each.offset, each.metadata) for partition, each in group_commit.offsets.items()
+        ]
+        self._send_offsets(connection, producer, positions, group_metadata(nobody), patience)
+        if self._offsets is None:
+            self._offsets = TransactionOffsets(self._config, self._transactional_id, self._timeout_ms)
+        code = self._offsets.commit(group_commit.offsets, nobody)
+        if code:
+            raise KafkaException(Code(code))
+        # Offsets of a transaction are taken from anybody. Only now: an instance that joins the group after this waits
+        # for the end of the transaction.
+        if self._admin is None:
+            self._admin = ConfluentAdmin(self._config, self._timeout_ms)
+        group = self._admin.describe_group(group_commit.group)
+        if group.members or group.state not in ("Empty", "Dead"):
+            raise has_members(group_commit.group)
 
     def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
         """Wait until the brokers have accepted every record or refused one."""
@@ -392,6 +446,15 @@ def initialized(connection: Connection, transactional_id: str, *rights: Right) -
         hurried -= 1
         if hurried <= 0:
             patience *= 2
+
+
+def group_metadata(member: GroupIdentity) -> bytes:
+    """Return `member` as librdkafka writes the metadata of a consumer: those of a consumer that assigns partitions
+    itself name no member, and offsets with them are taken from anybody."""
+    generation = struct.pack("=i", member.generation)
+    texts = f"{member.group}\0{member.member_id}\0".encode()
+    instance = b"\x01" if member.instance_id is None else b"\x00" + member.instance_id.encode() + b"\0"
+    return b"CGMDv2:" + generation + texts + instance
 
 
 def transactional_right(transactional_id: str) -> Right:

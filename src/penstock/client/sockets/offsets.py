@@ -1,8 +1,8 @@
 """Committed offsets of a group, with the text beside them as it was committed.
 
 librdkafka gives that text without its end when another client has committed it: what follows in memory is read too. And
-confluent-kafka commits it with a zero byte at its end. Here, reading leaves the byte out; and `TransactionOffsets`
-commits without it, because Kafka Streams does not understand a text with it.
+confluent-kafka commits it with a zero byte at its end. Here, reading leaves the byte out; and `commit_offsets` and
+`TransactionOffsets` commit without it, because Kafka Streams does not understand a text with it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from penstock.client.sockets.cluster import GROUP, Cluster, Node
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, UnstableOffsetCommitError
+from penstock.errors import BrokerNotFoundError, TaskMigratedError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
 OFFSET_FETCH: Final = Api("OffsetFetch", 9, 7, 7)
+OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
 TXN_OFFSET_COMMIT: Final = Api("TxnOffsetCommit", 28, 3, 3)
 
 
@@ -71,6 +72,42 @@ def committed_offsets(
         for one in topic["partitions"]
         if one["committed_offset"] >= 0
     }
+
+
+def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+    """Commit `offsets` for consumer group `group`, which must have no members.
+
+    Raises TaskMigratedError if it has members, KafkaError if the brokers do not answer or do not allow it.
+    """
+    if not offsets:
+        return
+    doing = f"committing offsets of the group {group!r}"
+    right = Right("READ", "group", group)
+    body = {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": offset_topics(offsets),
+    }
+
+    def ask() -> None:
+        answer = cluster.ask(cluster.coordinator(GROUP, group, doing, right), OFFSET_COMMIT, body, doing)
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                if one["error_code"] in COUNTED_OUT:
+                    raise has_members(group)
+                cluster.check(one, doing, right, Right("READ", "topic", topic["name"]))
+
+    cluster.repeat(ask)
+
+
+def has_members(group: str) -> TaskMigratedError:
+    """Return the error of a commit for a group that has members, which commit its offsets themselves."""
+    return TaskMigratedError(
+        f"The group {group} has members: instances of the application run on another host. Run the application on one "
+        "host only."
+    )
 
 
 def offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
@@ -158,6 +195,13 @@ class TransactionOffsets:
         """Release the connections; harmless when called again."""
         self._cluster.close()
 
+
+COUNTED_OUT: Final = (
+    ErrorCode.illegal_generation,
+    ErrorCode.unknown_member_id,
+    ErrorCode.fenced_instance_id,
+)
+"""What a group answers to one that is no member of it."""
 
 _ELSEWHERE: Final = (ErrorCode.not_coordinator, ErrorCode.coordinator_not_available)
 _PASSING: Final = (

@@ -130,9 +130,9 @@ class ThreadsHost:
         if checkpoint.is_dir() and any(spec.stores for spec in self._built.subtopologies):
             raise StreamsError(
                 f"The state of {self._application_id} is in the checkpoint of the Spark host, {checkpoint}, which this "
-                "host does not read. Run it with penstock.host=spark, or set another application.id. If you have "
-                "exported the state with `penstock savepoint export --to-kafka`, or give it up, move that directory "
-                "away."
+                "host does not read. Run it with penstock.host=spark, or set another application.id. If its state is "
+                "also in changelog topics (penstock.changelog.topics=true, or `penstock savepoint export --to-kafka`), "
+                "or you give it up, move that directory away."
             )
         polling = self._opened(listener)
         name = f"penstock-{self._application_id}"

@@ -23,8 +23,8 @@ from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER
 from penstock.client.sockets.cluster import GROUP, Cluster, Node
-from penstock.client.sockets.connection import Api, BrokerConnection
-from penstock.client.sockets.offsets import offset_topics
+from penstock.client.sockets.connection import BrokerConnection
+from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.layout import Layout
@@ -41,8 +41,6 @@ from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
 _log = logging.getLogger(__name__)
-
-OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
 
 _TIMEOUT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 0.02
@@ -314,7 +312,7 @@ class GroupMembership:
             is_changing = code == ErrorCode.illegal_generation and (
                 state is not m.State.STABLE or self._member.generation != generation
             )
-            if code in _COUNTED_OUT and not is_changing:
+            if code in COUNTED_OUT and not is_changing:
                 self._happen(m.CommitRefused(code))
                 return
             if time.monotonic() >= deadline:
@@ -337,7 +335,7 @@ class GroupMembership:
         for code, topic in codes.items():
             if code == ErrorCode.not_coordinator:
                 self._commit_node = None
-            if code in _REPEATED or code in _COUNTED_OUT:
+            if code in _REPEATED or code in COUNTED_OUT:
                 return int(code)
             self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
         return int(ErrorCode.none)
@@ -349,11 +347,6 @@ class GroupMembership:
             self._post(v.MembershipLost(error))
 
 
-_COUNTED_OUT: Final = (
-    ErrorCode.illegal_generation,
-    ErrorCode.unknown_member_id,
-    ErrorCode.fenced_instance_id,
-)
 _REPEATED: Final = (
     ErrorCode.rebalance_in_progress,
     ErrorCode.coordinator_load_in_progress,

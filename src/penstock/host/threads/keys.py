@@ -44,6 +44,7 @@ _WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "partition.pause.threshold.ms": "set buffered.records.per.partition",
     "penstock.batch.max.bytes": "set penstock.buffer.max.bytes",
     "penstock.batch.target.ms": _EPOCHS,
+    "penstock.changelog.topics": "this host always writes changelog topics",
     "penstock.checkpoint.dir": _CHECKPOINT,
     "penstock.clock.max.hold.back.ms": _EPOCHS,
     "penstock.determinism.check.epochs": _EPOCHS,

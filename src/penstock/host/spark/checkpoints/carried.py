@@ -24,7 +24,7 @@ from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement
 from penstock.host.spark.protocol.task_entry import CarriedRange
 from penstock.plan.subtopology import TaskId
-from penstock.record import PartitionBatch, RecordBatch, column_of
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition, column_of
 
 _FRAME = struct.Struct("<iI")
 _ID_BYTES = 16
@@ -100,6 +100,20 @@ def carried_bytes(manifest: Manifest) -> int:
 def file_bytes(carried: Mapping[str, Any]) -> int:
     """Return the size of a file of carried rows, given its entry in the manifest."""
     return sum(length for places in carried["places"].values() for _, _, length, _ in places)
+
+
+def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartition, int]:
+    """Return the offset of the first record that `manifest` has held back of each partition; raises TaskCorruptedError
+    as `read_carried`."""
+    found: dict[TopicPartition, int] = {}
+    for task, entry in manifest.tasks.items():
+        if entry.carried is None:
+            continue
+        for topic, number, _ in entry.carried["held"]:
+            (place,) = (each for partition, *each in entry.carried["places"][topic] if partition == number)
+            first = next(read_carried(checkpoint, [CarriedRange(task, entry.carried["id"], *place)]))
+            found[TopicPartition(topic, number)] = int(first.batch.offsets[0])
+    return found
 
 
 def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[PartitionBatch]:

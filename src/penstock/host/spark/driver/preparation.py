@@ -21,6 +21,7 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
+from penstock.host.layout import layout_of, own_topics
 from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
@@ -29,6 +30,7 @@ from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
+from penstock.host.spark.driver.changelogs import positions_in_step, prepare_changelogs
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
@@ -174,6 +176,9 @@ def _prepare(
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
             return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
+    if config["penstock.changelog.topics"]:
+        in_step = None if metadata is None else positions_in_step(checkpoint, metadata, config)
+        prepare_changelogs(layout_of(built, config, topics), admin, topics, in_step)
     if transactional:
         make_commits_topic(admin, topics, commits_topic(application_id), placement.sink_partitions, config)
     if continuing is not None:
@@ -232,6 +237,8 @@ def placed(
     admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
+    if config["penstock.changelog.topics"]:  # output, changelogs and offsets of an epoch are one transaction
+        placement = replace(placement, sink_partitions=1)
     check_sink_topics(topology, topics, config)
     return topology, placement
 
@@ -256,7 +263,7 @@ def _new_version(
 
 def internal_topics(topology: BuiltTopology, application_id: str) -> frozenset[str]:
     """Return the topics that are the application's own, and that no pattern of it matches."""
-    return frozenset([*topology.repartition_topics, *topology.data_frame_topics, commits_topic(application_id)])
+    return frozenset([*own_topics(topology), commits_topic(application_id)])
 
 
 def _existing_version(checkpoint: Checkpoint) -> Metadata | None:
@@ -292,6 +299,8 @@ def _continuing_version(
     partitions requested by name. One that was imported has no partitions yet. knows_all: whether every input has a
     position, which is not so in a re-partitioned savepoint, and no topic was created again."""
     if metadata is None or evolution is None or evolution.differences or not knows_all or not metadata.partitions:
+        return None
+    if config["penstock.changelog.topics"] and metadata.sink_partitions != placement.sink_partitions:
         return None
     asked = config["penstock.spark.partitions"] is not None
     counts = placement.partitions, placement.sink_partitions

@@ -16,6 +16,7 @@ from pathlib import Path
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
 from penstock.host.api import ApplicationReset
+from penstock.host.layout import own_topics
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source
@@ -30,6 +31,7 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
     sources = map(commits_topic_of_source, built.data_frame_sources)
     internal = [commits_topic(application_id), *built.data_frame_topics, *sources]
     groups = [application_id, *(topic for topic in internal if topic.endswith("-commits"))]
+    internal += sorted(own_topics(built) - set(internal))
     has_markers = commits_topic(application_id) in topics
     has_checkpoint = checkpoint.exists()
     directory = _directory(config)
@@ -38,7 +40,7 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
         checkpoint.uri if has_checkpoint else None,
         checkpoint.last_epoch() if has_checkpoint else None,
         str(directory) if _has_state(directory) else None,
-        tuple(groups) if has_markers else (),
+        tuple(groups) if has_markers or config["penstock.changelog.topics"] else (),
         tuple(topic for topic in internal if topic in topics),
     )
 

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import elapsed_milliseconds
-from penstock.errors import RetriableError, UnknownTopicOrPartitionError
+from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.purging import RecordPurge
 from penstock.host.spark.checkpoints.carried import carried_ranges
@@ -239,12 +239,29 @@ class EpochPlanner:
     def committed(self, end: EpochOffset) -> None:
         """Delete what the epoch made superfluous."""
         self._cleaner.clean(end.epoch)
-        own = self._description.topology.data_frame_topics
-        self._purge.purge(self._admin, {tp: end.position(tp) for tp in self._description.inputs if tp.topic in own})
+        if not self._purge.is_due():
+            return
+        description = self._description
+        own = description.topology.data_frame_topics
+        read = {tp: end.position(tp) for tp in description.inputs if tp.topic in own}
+        if description.writes_changelogs:
+            read.update(self._committed_between_tasks())
+        self._purge.purge(self._admin, read)
+
+    def _committed_between_tasks(self) -> dict[TopicPartition, int]:
+        """Return the committed offset of each partition of the repartition topics."""
+        description = self._description
+        counts = description.placement.source_partitions
+        between = [TopicPartition(t, n) for t in description.topology.repartition_topics for n in range(counts[t])]
+        try:
+            found = self._admin.committed_offsets(description.application_id, between)
+        except KafkaError:
+            return {}  # asked again after the next epoch
+        return {partition: each.offset for partition, each in found.items()}
 
     def _tell_positions(self, committed: EpochOffset) -> None:
-        """Tell the brokers how far the application has read, for tools that show its lag."""
-        if committed.epoch > self._told_epoch:
+        """Tell the brokers how far the application has read, for tools that show its lag, unless the sink does."""
+        if committed.epoch > self._told_epoch and not self._description.writes_changelogs:
             self._told_epoch = committed.epoch
             positions = {tp: committed.position(tp) for tp in self._description.inputs}
             self._group_offsets.tell(self._ends.without_deleted(positions))

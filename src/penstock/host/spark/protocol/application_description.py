@@ -78,6 +78,17 @@ class ApplicationDescription:
         total: int = self.config["statestore.cache.max.bytes"]
         return total // max(self.placement.partitions)
 
+    @property
+    def writes_changelogs(self) -> bool:
+        """Whether the sink writes changelog topics and commits the offsets of the group (penstock.changelog.topics)."""
+        return bool(self.config["penstock.changelog.topics"])
+
+    @cached_property
+    def topics_for_other_hosts(self) -> frozenset[str]:
+        """The changelog and repartition topics, which the tasks write and do not read."""
+        changelogs = (spec.written_changelogs.values() for spec in self.topology.subtopologies)
+        return frozenset(self.topology.repartition_topics).union(*changelogs)
+
     @cached_property
     def inputs(self) -> tuple[TopicPartition, ...]:
         """All partitions of topics of brokers that the application reads."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.rows import decode_message, encode_message
@@ -71,11 +71,16 @@ class TaskControl(NamedTuple):
         return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
 
 
+AT_END: Final = -1
+"""In place of an offset: no record of the partition waits, so the next one is that at which the epoch ends."""
+
+
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
     (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
     that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
-    sensors of its processors recorded, both as `measuring` gives them."""
+    sensors of its processors recorded, both as `measuring` gives them; and where changelog topics are written, what its
+    group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text)."""
 
     task: str
     epoch: int
@@ -89,6 +94,7 @@ class TaskReport(NamedTuple):
     processed: int = 0
     measured: Mapping[str, tuple[float, ...]] = MappingProxyType({})
     sensors: tuple[Any, ...] = ()
+    committed: tuple[tuple[str, int, int, str], ...] = ()
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
@@ -98,8 +104,9 @@ class TaskReport(NamedTuple):
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, taken, *figures, sensors = decode_message(blob)
+        task, epoch, generation, parent, entry, taken, *figures, sensors, committed = decode_message(blob)
         fields = (TaskEntry.of_fields(entry), tuple(map(tuple, taken)), *figures, tuple(sensors))
+        fields = (*fields, tuple(map(tuple, committed)))
         return TaskReport(task, epoch, generation, parent, *fields)
 
 

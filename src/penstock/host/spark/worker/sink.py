@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from penstock.client.api import GroupCommit, OffsetAndMetadata
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.clock import SystemClock
@@ -31,18 +32,18 @@ from penstock.host.record_blobs import decode_batch
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
-from penstock.host.spark.clients import open_checkpoint
+from penstock.host.spark.clients import open_admin, open_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
-from penstock.host.spark.protocol.messages import SinkControl, TaskReport
+from penstock.host.spark.protocol.messages import AT_END, SinkControl, TaskReport
 from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
 from penstock.host.spark.worker.measuring import added_up
 from penstock.host.spark.worker.production import RefusedOutput
 from penstock.host.spark.worker.stage import prepare_worker
-from penstock.record import size_of
+from penstock.record import PartitionBatch, TopicPartition, size_of
 
 FORMAT = "penstock-sink"
 
@@ -125,26 +126,63 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
         elif row.kind == CONTROL:
             result.control = row.batch
     output = sorted((row for row in rows if row.kind == OUTPUT), key=lambda row: (row.lane, row.sequence))
-    if not output:
+    committed = _committed(description, result.reports)
+    if not output and not committed:
         return result
     if result.control is None:
         raise TaskCorruptedError("Output arrived in a sink partition without its control row; the shuffle lost rows.")
     offset = SinkControl.decode(result.control).offset
     epoch = offset.epoch
-    batches = [decode_batch(row.batch) for row in output]
+    parts = [(decode_batch(row.batch), row.lane) for row in output]
+    if description.writes_changelogs:  # what a task left over is older than what others have sent to it
+        parts.sort(key=lambda part: not _is_left_over(description, *part))
+    batches = [batch for batch, _ in parts]
     crash_point("transaction.before", epoch)
     began = SystemClock().nanoseconds()
-    refused = RefusedOutput(description, [row.lane for row in output])
+    refused = RefusedOutput(description, [lane for _, lane in parts])
     try:
         note = marker_note(description.checkpoint_id, offset)
-        written = _writer(description, output[0].task).write(epoch, description.query_id, batches, refused, note)
+        writer = _writer(description, rows[0].task)
+        group_commit = _group_commit(description, offset, committed) if committed else None
+        written = writer.write(epoch, description.query_id, batches, refused, note, group_commit)
     except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt meets it again
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
     crash_point("transaction.after", epoch)
     if written:
-        result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in batches)
+        shown = (each for each in batches if each.topic not in description.topics_for_other_hosts)
+        result.output = tuple((each.topic, len(each.batch), size_of(each.batch)) for each in shown)
     return result
+
+
+def _committed(description: ApplicationDescription, reports: Sequence[bytes]) -> list[tuple[str, int, int, str]]:
+    """Return what the group is to commit for the tasks of `reports`; see TaskReport."""
+    if not description.writes_changelogs:
+        return []
+    return [each for report in reports for each in TaskReport.decode(report).committed]
+
+
+def _is_left_over(description: ApplicationDescription, output: PartitionBatch, lane: int) -> bool:
+    """Return whether the task of `lane` has left `output` of its own input for the next epoch."""
+    consumer = description.placement.consumers.get(TopicPartition(output.topic, output.partition))
+    return consumer is not None and description.placement.places[consumer].lane == lane
+
+
+def _group_commit(
+    description: ApplicationDescription, end: EpochOffset, committed: Sequence[tuple[str, int, int, str]]
+) -> GroupCommit:
+    """Return the offsets from which another host continues behind the epoch that ends at `end`. What waits between
+    tasks is written behind the present ends of the repartition topics."""
+    internal = description.topology.repartition_topics
+    between = [TopicPartition(topic, partition) for topic, partition, *_ in committed if topic in internal]
+    ends = open_admin(description).end_offsets(between) if between else {}
+    offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+    for topic, number, waits_from, text in committed:
+        partition = TopicPartition(topic, number)
+        if topic not in internal:
+            ends[partition] = end.position(partition) if waits_from == AT_END else waits_from
+        offsets[partition] = OffsetAndMetadata(ends[partition], text)
+    return GroupCommit(description.application_id, offsets)
 
 
 @lru_cache(maxsize=64)

@@ -106,17 +106,21 @@ def run_task(
     inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
 ) -> Iterator[Row]:
-    """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report."""
+    """Run one task for one epoch, with the global stores to read by name; yield its output as rows, then its report.
+
+    What it has for tasks that do not run after it in this epoch goes to the sink, which writes it to the repartition
+    topic.
+    """
     placement = description.placement
-    lane = placement.places[task].lane
+    own_level, _, lane = placement.places[task]
     sequence = sent = 0
     output, report = _run(description, task, control, inputs, global_stores)
     for topic, partition, batch, _ in output:
+        kind, level, target = OUTPUT, placement.sink_level, placement.sink_partition(topic, partition)
         if topic in description.topology.repartition_topics:
             consumer = placement.places[placement.consumer(topic, partition)]
-            kind, level, target = DATA, consumer.level, consumer.number
-        else:
-            kind, level, target = OUTPUT, placement.sink_level, placement.sink_partition(topic, partition)
+            if consumer.level > own_level:
+                kind, level, target = DATA, consumer.level, consumer.number
         for blob in encode_batch(topic, partition, batch, description.config["penstock.row.max.bytes"]):
             yield Row(kind, level, target, lane, sequence, blob)
             sequence += 1

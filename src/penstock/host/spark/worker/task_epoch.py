@@ -3,7 +3,7 @@ when the driver has committed it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -12,11 +12,12 @@ from typing import Any
 
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.errors import CorruptedBaseError
+from penstock.host.committing import offsets_of
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.messages import TaskControl, TaskReport
+from penstock.host.spark.protocol.messages import AT_END, TaskControl, TaskReport
 from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.worker.bases import keep_base
 from penstock.host.spark.worker.measuring import EpochMeasuring
@@ -27,6 +28,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
+from penstock.state.change_logging_store import ChangeLog
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.stream_task import StreamTask, TaskCommit
@@ -52,9 +54,12 @@ class TaskEpoch:
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[PartitionBatch] = []
         self._processed = 0
-        self._measuring = EpochMeasuring(description.subtopologies[task.subtopology])
+        self._spec = description.subtopologies[task.subtopology]
+        self._measuring = EpochMeasuring(self._spec)
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
+        self._change_log = ChangeLog(self._spec.written_changelogs) if description.writes_changelogs else None
+        self._committed: tuple[tuple[str, int, int, str], ...] = ()
 
     def run(self, inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> tuple[list[PartitionBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
@@ -77,6 +82,9 @@ class TaskEpoch:
         self._measuring.take_clients(STATISTICS.take())
         self._measuring.take_base(str(self._task), state.base.measured())
         sent, carried = self._apart(commit.output)
+        if self._description.writes_changelogs:
+            sent += [*self._changelog(), *self._waiting(carried)]
+            self._committed = self._offsets(commit)
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
         self._write_order(commit)
@@ -85,7 +93,7 @@ class TaskEpoch:
     def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
         description, control = self._description, self._control
         task = StreamTask(
-            description.subtopologies[self._task.subtopology],
+            self._spec,
             self._task,
             description.config,
             state.base,
@@ -95,6 +103,7 @@ class TaskEpoch:
             schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
             global_stores=self._global_stores,
             input_partitions=description.placement.groups[self._task],
+            change_log=self._change_log,
             spilled=state.spilled,
             nanoseconds=self._measuring.nanoseconds,
             cache_bytes=description.cache_bytes,
@@ -139,6 +148,26 @@ class TaskEpoch:
                 sent.append(each)
         return sent, carried
 
+    def _changelog(self) -> Iterator[PartitionBatch]:
+        """Yield the changelog records of the epoch."""
+        assert self._change_log is not None
+        for topic, batch in self._change_log.take_batches(self._control.planned_ms).items():
+            yield PartitionBatch(topic, self._task.partition, batch)
+
+    def _waiting(self, carried: list[PartitionBatch]) -> Iterator[PartitionBatch]:
+        """Yield what waits for the next epoch between tasks: another host finds it in the repartition topics."""
+        internal = self._description.topology.repartition_topics
+        yield from (each for each in self._held if each.topic in internal)
+        yield from carried
+
+    def _offsets(self, commit: TaskCommit) -> tuple[tuple[str, int, int, str], ...]:
+        """Return what the group is to commit for the partitions of the task; see TaskReport."""
+        offsets = dict.fromkeys(self._description.placement.groups[self._task], AT_END)
+        for topic, partition, batch, _ in reversed(self._held):
+            offsets[TopicPartition(topic, partition)] = int(batch.offsets[0])
+        found = offsets_of(self._task, offsets, commit.checkpoint)
+        return tuple((*partition, each.offset, each.metadata) for partition, each in found.items())
+
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
         """Write what waits and `sent` for the next epoch, if there is any; return its entry for the manifest."""
         epoch = self._control.epoch
@@ -171,6 +200,7 @@ class TaskEpoch:
             processed=self._processed,
             measured=self._measuring.measured(),
             sensors=self._measuring.sensors(),
+            committed=self._committed,
         )
 
     def _write_order(self, commit: TaskCommit) -> None:

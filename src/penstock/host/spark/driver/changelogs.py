@@ -1,0 +1,152 @@
+"""Changelog topics of an application on Spark: at each start they must have the state of the checkpoint, or be empty
+where there is none. From then on the sink keeps both in step.
+
+What shows it are the offsets of the group, which the sink commits together with the changelogs: another host that has
+gone on from them has moved them, and a run without changelog topics has left a text beside them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from penstock.client.api import Admin, OffsetAndMetadata
+from penstock.client.confluent import ConfluentFetcher
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import committed_offsets
+from penstock.config import StreamsConfig
+from penstock.errors import IncompatibleCheckpointError
+from penstock.host.api import STATE_ELSEWHERE
+from penstock.host.internal_topics import make_internal_topics
+from penstock.host.layout import Layout
+from penstock.host.spark.checkpoints.carried import first_held
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata
+from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
+from penstock.host.spark.protocol.transactions import commits_topic
+from penstock.record import TopicPartition
+
+_PATIENCE_MS = 60_000
+"""How long a start waits for the end of an open transaction of the group."""
+
+
+class PositionsInStep(NamedTuple):
+    """Where the group stands if the changelog topics have the state of a checkpoint.
+
+    last: the next offset of each partition to be processed after the last epoch, empty before the first. planned: the
+    position of each partition after the epoch that follows, if its output may be written; None if not.
+    """
+
+    last: Mapping[TopicPartition, int]
+    planned: Mapping[TopicPartition, int] | None
+
+
+def positions_in_step(checkpoint: Checkpoint, metadata: Metadata, config: StreamsConfig) -> PositionsInStep:
+    """Return where the group stands if the changelog topics have the state of `checkpoint`; raises TaskCorruptedError
+    if its files are damaged. config: of the application."""
+    manifest = last_manifest(checkpoint, metadata)
+    planned = planned_offset(checkpoint, metadata, manifest)
+    if planned is not None and metadata.transactional:
+        marker = TopicPartition(commits_topic(metadata.application_id), 0)
+        found = _committed(config, marker.topic, [marker]).get(marker)
+        if found is None or found.offset < planned.epoch:
+            planned = None
+    return PositionsInStep(
+        {**_by_partition(manifest.offsets), **first_held(checkpoint, manifest)},
+        None if planned is None else _by_partition(planned.positions),
+    )
+
+
+def prepare_changelogs(
+    layout: Layout, admin: Admin, topics: Mapping[str, int], in_step: PositionsInStep | None
+) -> None:
+    """Create the internal topics that are missing, once it is certain that the changelogs have the state of the
+    checkpoint.
+
+    Args:
+        layout: of the application.
+        admin: a client of its brokers.
+        topics: the partitions of each topic of the brokers.
+        in_step: where the group must stand; None if there is no checkpoint.
+
+    Raises:
+        IncompatibleCheckpointError: the changelogs have another state.
+        StreamsError: an internal topic has another number of partitions.
+    """
+    if layout.stateful:
+        _check_in_step(layout, admin, topics, in_step or PositionsInStep({}, None))
+    make_internal_topics(layout, admin, topics)
+
+
+def _check_in_step(layout: Layout, admin: Admin, topics: Mapping[str, int], in_step: PositionsInStep) -> None:
+    name = str(layout.config.required("application.id"))
+    inputs = sorted(p for p in layout.readers if p.topic not in layout.topology.repartition_topics)
+    committed = _committed(layout.config, name, inputs)
+    if any(found.metadata == STATE_ELSEWHERE for found in committed.values()):
+        raise _out_of_step(name, "the application has run on Spark without penstock.changelog.topics since")
+    if _are_written(committed, in_step):
+        return
+    for partition in inputs:
+        wanted, found = in_step.last.get(partition), committed.get(partition)
+        if found is None and wanted is None:
+            continue
+        if found is None or wanted is None or not _are_equal(layout, partition, found.offset, wanted):
+            there = "no offset" if found is None else f"offset {found.offset}"
+            expected = "no offset" if wanted is None else f"offset {wanted}"
+            raise _out_of_step(name, f"the group {name} has committed {there} of {partition}, expected {expected}")
+    if not in_step.last and (full := _with_records(layout, admin, topics)):
+        raise _out_of_step(name, f"the topics {', '.join(full)} have records, and the checkpoint has no state")
+
+
+def _committed(
+    config: StreamsConfig, group: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Return what a group has committed, once no open transaction is about to commit more."""
+    with Cluster(config, _PATIENCE_MS) as cluster:
+        return committed_offsets(cluster, group, partitions)
+
+
+def _are_written(committed: Mapping[TopicPartition, OffsetAndMetadata], in_step: PositionsInStep) -> bool:
+    """Return whether the offsets can be those of the planned epoch: a part of its input may wait."""
+    if in_step.planned is None or not committed:
+        return False
+    return all(
+        in_step.last.get(partition, 0) <= found.offset <= in_step.planned.get(partition, -1)
+        for partition, found in committed.items()
+    )
+
+
+def _are_equal(layout: Layout, partition: TopicPartition, committed: int, wanted: int) -> bool:
+    """Return whether both offsets are before the same record: there may be the marks of transactions in between, for
+    which a task without input commits nothing."""
+    return committed <= wanted and not _has_records(layout, partition, committed, wanted)
+
+
+def _with_records(layout: Layout, admin: Admin, topics: Mapping[str, int]) -> list[str]:
+    """Return the changelog topics that have records."""
+    written = {topic for task in layout.groups for topic in layout.written_changelogs(task).values()}
+    partitions = [TopicPartition(topic, n) for topic in sorted(written & topics.keys()) for n in range(topics[topic])]
+    begins, ends = admin.beginning_offsets(partitions), admin.end_offsets(partitions, read_committed=True)
+    return sorted({each.topic for each in partitions if _has_records(layout, each, begins[each], ends[each])})
+
+
+def _has_records(layout: Layout, partition: TopicPartition, start: int, end: int) -> bool:
+    """Return whether there are committed records from offset `start` to before `end`."""
+    if start >= end:
+        return False
+    with closing(ConfluentFetcher(layout.config)) as fetcher:
+        return any(len(batch) for batch in fetcher.fetch(partition, start, end, read_committed=True))
+
+
+def _by_partition(positions: Mapping[str, list[int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, n): at for topic, offsets in positions.items() for n, at in enumerate(offsets)}
+
+
+def _out_of_step(application_id: str, why: str) -> IncompatibleCheckpointError:
+    return IncompatibleCheckpointError(
+        f"penstock.changelog.topics=true, and the changelog topics of {application_id} do not have the state of its "
+        f"checkpoint: {why}. To continue with the state of the checkpoint, write it to the topics first (penstock "
+        "savepoint take, then penstock savepoint export --to-kafka). To continue with the state of the topics, which "
+        "another host has written, make a new checkpoint from them (penstock savepoint import --from-kafka, into an "
+        "empty penstock.checkpoint.dir)."
+    )
