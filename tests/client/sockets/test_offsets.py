@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.sockets.cluster import GROUP, Cluster
-from penstock.client.sockets.offsets import committed_offsets
+from penstock.client.sockets.offsets import OFFSET_FETCH, commit_offsets, committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import UnstableOffsetCommitError
 from penstock.record import TopicPartition
@@ -69,6 +69,15 @@ def test_the_text_of_an_offset_is_what_was_committed(group: Group) -> None:
     assert group.committed() == {}
     group.admin.commit_offsets(group.name, {group.at(2): OffsetAndMetadata(9, "by librdkafka")})
     assert group.committed(2) == {2: (9, "by librdkafka")}
+
+
+def test_the_text_of_an_offset_has_no_zero_byte_behind_it(group: Group) -> None:
+    commit_offsets(group.cluster, group.name, {group.at(0): OffsetAndMetadata(5, "AgAAAaIDuPUC")})
+    node = group.cluster.coordinator(GROUP, group.name, "asking")
+    asked = [{"name": group.topic, "partition_indexes": [0]}]
+    body = {"group_id": group.name, "topics": asked, "require_stable": True}
+    answer = group.cluster.ask(node, OFFSET_FETCH, body, "asking")
+    assert answer["topics"][0]["partitions"][0]["metadata"] == "AgAAAaIDuPUC"
 
 
 def test_the_text_of_other_clients_is_no_obstacle_to_librdkafka(group: Group) -> None:

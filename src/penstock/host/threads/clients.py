@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.sockets.cluster import Cluster
-from penstock.client.sockets.offsets import committed_offsets
+from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 
 
 class GroupAdmin(ConfluentAdmin):
-    """Reads the text beside committed offsets as it was committed, which librdkafka does not. One thread reads them."""
+    """Reads and commits the text beside offsets as it is, which librdkafka does not. One thread does so."""
 
     def __init__(self, config: StreamsConfig) -> None:
         """Connect when first used."""
@@ -25,6 +25,10 @@ class GroupAdmin(ConfluentAdmin):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what `group` has committed; see `Admin`."""
         return committed_offsets(self._cluster, group, partitions, stable)
+
+    def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        """Commit `offsets` for `group`, which must have no members; see `Admin`."""
+        commit_offsets(self._cluster, group, offsets)
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""

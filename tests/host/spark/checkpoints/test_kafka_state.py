@@ -26,6 +26,8 @@ from penstock import (
 )
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.errors import StreamsError
 from penstock.host.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
@@ -76,7 +78,8 @@ class JavaLeft:
             for topic, partition, *committed in self._java["committed"]
             if topic.startswith(self._prefixes[1])  # all that was in the others was read
         }
-        runner.admin.commit_offsets(self.name, self.committed)
+        with Cluster(self.config) as cluster:  # as Java, and not librdkafka, commits texts
+            commit_offsets(cluster, self.name, self.committed)
 
     def _own(self, name: str) -> str:
         return self.name + name.replace(self._prefixes[1], self.inputs)
@@ -147,7 +150,8 @@ def test_what_kafka_streams_has_left_is_exported_again_the_same(
             savepoints.export_to_kafka(saved, left.topology, left.config)
     assert savepoints.export_to_kafka(saved, left.topology, left.config) > 0
     assert left.changelogs() == before
-    committed = spark_runner.admin.committed_offsets(left.name, list(left.committed))
+    with Cluster(left.config) as cluster:
+        committed = committed_offsets(cluster, left.name, list(left.committed))
     for partition, theirs in left.committed.items():
         ours = committed[partition]
         assert ours.offset == theirs.offset
