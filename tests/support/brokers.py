@@ -36,7 +36,8 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
     """The embedded broker of the session."""
     # Exported topics of state have the retention that their stores need, and may hold records of long ago: they are not
     # checked while a test reads them.
-    arguments = ("--log-cleaner-backoff-ms", "100", "--log-retention-check-interval-ms", "86400000")
+    never = [f"--log-{name}-ms=86400000" for name in ("retention-check-interval", "initial-task-delay")]
+    arguments = ("--log-cleaner-backoff-ms", "100", *never)
     with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=arguments) as process:
         yield process
 

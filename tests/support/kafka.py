@@ -241,6 +241,7 @@ class RealKafka:
                 # start, and then every five minutes: a test that runs just then would miss records. Exported topics of
                 # state have the retention that their stores need.
                 "log.retention.ms": "-1",
+                "log.initial.task.delay.ms": "86400000",
                 "log.retention.check.interval.ms": "86400000",
                 **self._settings,
             }
