@@ -225,6 +225,7 @@ class ThreadsHost:
             self._directory.acquire()
             opened.callback(self._directory.release)
             opened.callback(self._directory.seal)
+            opened.callback(self._dropped.look)
             admin = GroupAdmin(self._config)
             opened.callback(admin.close)
             layout = self._checked_layout(admin)
