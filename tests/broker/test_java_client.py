@@ -242,21 +242,16 @@ def test_the_java_tool_aborts_transactions_that_hang(at_broker: tuple[str, str])
 def test_configurations_and_quotas_are_changed_with_the_java_tool(at_broker: tuple[str, str]) -> None:
     tool, name = "kafka.admin.ConfigCommand", "java-configured"
     java(f"{TOOLS}.TopicCommand", *at_broker, "--create", "--topic", name)
-    for entity, change in (
-        (("--entity-type", "topics"), "retention.ms=5"),
-        (("--entity-type", "clients"), "producer_byte_rate=5000"),
+    for kind, entity, change in (
+        ("topics", name, "retention.ms=5"),
+        ("clients", name, "producer_byte_rate=5000"),
+        ("brokers", "1", "log.retention.bytes=123456789"),
     ):
-        at_entity = (*at_broker, *entity, "--entity-name", name)
+        at_entity = (*at_broker, "--entity-type", kind, "--entity-name", entity)
         java(tool, *at_entity, "--alter", "--add-config", change)
-        key, _, value = change.partition("=")
-        assert f"{key}={value}" in java(tool, *at_entity, "--describe")
-        java(tool, *at_entity, "--alter", "--delete-config", key)
-        assert f"{key}={value}" not in java(tool, *at_entity, "--describe")
-    at_node = (*at_broker, "--entity-type", "brokers", "--entity-name", "1")
-    java(tool, *at_node, "--alter", "--add-config", "log.retention.bytes=123456789")
-    assert "log.retention.bytes=123456789" in java(tool, *at_node, "--describe")
-    java(tool, *at_node, "--alter", "--delete-config", "log.retention.bytes")
-    assert "log.retention.bytes=-1" in java(tool, *at_node, "--describe", "--all")
+        assert change in java(tool, *at_entity, "--describe")
+    java(tool, *at_entity, "--alter", "--delete-config", "log.retention.bytes")
+    assert "log.retention.bytes=-1" in java(tool, *at_entity, "--describe", "--all")
 
 
 def test_log_directories_are_described_with_the_java_tool(at_broker: tuple[str, str]) -> None:

@@ -71,10 +71,18 @@ with EmbeddedBroker() as broker:
     print(sorted(counts.items()))
 """
 
-UNIT_TESTS = (
-    "committing", "directories", "figures", "instance", "keys", "member", "output", "queries",
-    "subscription", "task_manager",
-)  # fmt: skip
+_OF_THREADS = (
+    "directories",
+    "figures",
+    "instance",
+    "keys",
+    "member",
+    "output",
+    "queries",
+    "subscription",
+    "task_manager",
+)
+UNIT_TESTS = ("tests/host/test_committing.py", *(f"tests/host/threads/test_{name}.py" for name in _OF_THREADS))
 """The tests of the threads host that need no broker."""
 
 
@@ -204,7 +212,6 @@ def test_an_example_runs_on_the_threads_host(site: Path, tmp_path: Path) -> None
 
 
 def test_the_threads_host_passes_its_unit_tests(site: Path, tools: Path) -> None:
-    files = [f"tests/host/threads/test_{name}.py" for name in UNIT_TESTS]
     options = ("-q", "-p", "no:cacheprovider", "-o", "pythonpath=.")  # penstock is that of the wheel
-    ran = run(site, "-m", "pytest", *options, *files, more=(tools,), cwd=ROOT)
+    ran = run(site, "-m", "pytest", *options, *UNIT_TESTS, more=(tools,), cwd=ROOT)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -112,7 +112,7 @@ def matches(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_kio_reads_what_the_encoder_writes(key: int, version: int, data: st.DataObject) -> None:
     schema = load_response_schema(key, version)
@@ -148,7 +148,7 @@ def test_a_message_has_a_largest_size() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(data=st.data())
 def test_the_decoder_reads_what_kio_writes(key: int, version: int, data: st.DataObject) -> None:
     schema = load_request_schema(key, version)

@@ -248,7 +248,7 @@ PROGRAMS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", first_on_kafka(range(2)))
+@pytest.mark.parametrize("seed", first_on_kafka(range(1)))
 def test_counts_are_exact_while_the_program_changes_and_crashes(
     spark_runner: SparkRunner,
     application: str,

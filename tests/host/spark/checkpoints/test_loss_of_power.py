@@ -41,7 +41,7 @@ def run_to_end_over_losses_of_power(query: InlineQuery, config: StreamsConfig, d
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", first_on_kafka(range(2)))
+@pytest.mark.parametrize("seed", first_on_kafka(range(1)))
 def test_counts_are_exact_whenever_the_power_is_lost(
     spark_runner: SparkRunner,
     application: str,
