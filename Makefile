@@ -18,7 +18,7 @@ test: bootstrap ## run the tests that need no real Kafka, no other package, no k
 	@$(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
 
 test-slow: bootstrap ## run the others: on a real Kafka, of the wheel, of the oldest Spark, the slow ones and a seeded sample of the crash tests
-	@$(PYTEST) -m "kafka or crash or packaging or slow" $(ARGS)
+	@$(PYTEST) -m "(kafka or crash or packaging or slow) and not long" $(ARGS)
 
 lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java

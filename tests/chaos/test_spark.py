@@ -1,7 +1,7 @@
 """Whatever happens to an application with joins, windows, a join by foreign key and a repartition, it leaves what an
 undisturbed run of the test driver leaves: outputs under read_committed (each record once), stores, positions.
 
-`make test-slow` does the first deed of a schedule, on a real Kafka or on the embedded broker by seed; `make chaos
+`make crash` does the first deed of a schedule, on a real Kafka or on the embedded broker by seed; `make chaos
 SEED=7 MINUTES=30` goes on for so long, on a real Kafka. PENSTOCK_CHAOS_MASTER says where, for example
 `local-cluster[2,1,1024]`, where executors are killed too, and PENSTOCK_CHAOS_BROKERS=3 on how many brokers, or
 `embedded` for the embedded one. Losses of power and full disks need a machine that lets a test mount a disk.
@@ -36,6 +36,7 @@ DISK_MEGABYTES = 1024
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
+    pytest.mark.long,
     pytest.mark.timeout(900 + 120 * MINUTES),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]

@@ -119,6 +119,7 @@ def test_counts_are_exact_while_brokers_restart_and_replicas_leave_and_return(
         word_count.assert_exact()
 
 
+@pytest.mark.long
 def test_too_few_replicas_in_sync_delay_the_application_and_lose_nothing(
     cluster: RealKafka, runner: SparkRunner, unique_name: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -151,6 +152,7 @@ def write_one(runner: SparkRunner, topic: str) -> None:
     producer.close()
 
 
+@pytest.mark.long
 def test_a_quota_slows_the_application_and_is_seen_in_its_statistics(
     cluster: RealKafka, runner: SparkRunner, unique_name: Callable[[str], str]
 ) -> None:

@@ -32,10 +32,14 @@ pytestmark = [
 
 
 def parameters(lives: tuple[Life, ...]) -> list[object]:
-    """Return a parameter for each life, named without its chances."""
-    on_kafka = {"kafka": pytest.mark.kafka}
+    """Return a parameter for each life, named without its chances; all but the first are long."""
     return [
-        pytest.param(life, id=str(life) if ALL else life.name, marks=on_kafka.get(life.broker, ())) for life in lives
+        pytest.param(
+            life,
+            id=str(life) if ALL else life.name,
+            marks=[*([pytest.mark.kafka] if life.broker == "kafka" else ()), *([pytest.mark.long] if number else ())],
+        )
+        for number, life in enumerate(lives)
     ]
 
 
