@@ -115,6 +115,8 @@ class Instance:
         self._layout = layout
         self._settings = settings
         self._until = None if until is None else dict(until)
+        self._at_end_ms: int | None = None
+        """Since when everything before the planned ends has arrived."""
         self._tasks = TaskManager(layout.config, settings.limits, worker_of)
         self._assigned: frozenset[TaskId] | None = None
         self._standbys: frozenset[TaskId] = frozenset()
@@ -364,7 +366,7 @@ class Instance:
         if not self._has_changes():
             return False
         due = now - self._committed_at >= self._settings.commit_interval_ms
-        return due or self._commit_requested or (self._is_at_end() and self._tasks.is_idle(now))
+        return due or self._commit_requested or self._is_done(now)
 
     def _prepare(self, now: int) -> None:
         self._offsets = {}
@@ -555,7 +557,7 @@ class Instance:
         """Open tasks and let them process; begin to end at the planned end."""
         self._open_created()
         self._stand_by()
-        if self._is_at_end() and self._tasks.is_idle(now):
+        if self._is_done(now):
             self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
             return
         self._hand_out(now)
@@ -590,6 +592,15 @@ class Instance:
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))
+
+    def _is_done(self, now: int) -> bool:
+        """Return whether everything before the planned ends is processed, and what was due when it had arrived: other
+        punctuations may be due again and again."""
+        if not self._is_at_end():
+            self._at_end_ms = None
+            return False
+        self._at_end_ms = now if self._at_end_ms is None else self._at_end_ms
+        return self._tasks.is_idle(self._at_end_ms)
 
     def _is_at_end(self) -> bool:
         """Return whether everything before the planned ends has arrived."""
