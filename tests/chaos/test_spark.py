@@ -36,7 +36,6 @@ DISK_MEGABYTES = 1024
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.long,
     pytest.mark.timeout(900 + 120 * MINUTES),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
@@ -60,6 +59,7 @@ def chaos_disk(tmp_path: Path) -> Iterator[LoopDisk | None]:
         yield disk
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [SEED])
 def test_chaos_leaves_no_trace(
     seed: int,

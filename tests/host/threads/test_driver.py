@@ -345,18 +345,15 @@ def test_two_instances_do_not_share_a_state_directory(words: WordCount) -> None:
         assert host.close(60_000)
 
 
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_instances_of_one_group_share_the_tasks_and_take_them_over(
-    words: WordCount, tmp_path: Path, guarantee: str
-) -> None:
-    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100}
+def check_that_instances_share_and_take_over(words: WordCount, directory: Path) -> None:
+    """Run one instance, another one beside it with a state.dir below `directory`, and then that alone."""
     options: dict[str, Any] = {"until_end": False, "make_membership": None}
     first, second, listening = words.host(**options), None, Listening()
     first.start(listening)
     try:
         words.write("a b", "a c")
         assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
-        words.settings["state.dir"] = str(tmp_path / "other")
+        words.settings["state.dir"] = str(directory / "other")
         second = words.host(**options)
         second.start(Listening())
         both, written = second, list[str]()
@@ -374,6 +371,14 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
         assert first.close(60_000)
         assert second is None or second.close(60_000)
     assert "error" not in listening.told
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_instances_of_one_group_share_the_tasks_and_take_them_over(
+    words: WordCount, tmp_path: Path, guarantee: str
+) -> None:
+    words.settings |= {"processing.guarantee": guarantee, "heartbeat.interval.ms": 100}
+    check_that_instances_share_and_take_over(words, tmp_path)
 
 
 @pytest.mark.one_broker

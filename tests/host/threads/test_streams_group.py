@@ -29,8 +29,7 @@ from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock.wire.primitives import Cursor, Sink
-from tests.host.threads.support import Listening
-from tests.host.threads.test_driver import NAMES, WordCount
+from tests.host.threads.test_driver import NAMES, WordCount, check_that_instances_share_and_take_over
 from tests.support.brokers import EMBEDDED_ONLY, ON_KAFKA, RunningBroker
 from tests.support.kafka import KAFKA_VERSION, RealKafka
 from tests.support.protocol_client import ProtocolClient
@@ -360,27 +359,4 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     words = WordCount(kafka, tmp_path, unique_name)
     del words.settings["session.timeout.ms"]
     words.settings |= {**SETTINGS, "processing.guarantee": "exactly_once_v2"}
-    options: dict[str, Any] = {"until_end": False, "make_membership": None}
-    first, second, listening = words.host(**options), None, Listening()
-    first.start(listening)
-    try:
-        words.write("a b", "a c")
-        assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
-        words.settings["state.dir"] = str(tmp_path / "other")
-        second = words.host(**options)
-        second.start(Listening())
-        both, written = second, list[str]()
-
-        def both_process() -> bool:
-            words.write("d", "d")
-            written.extend(["d", "d"])
-            return bool(both.statistics()["records_in"])
-
-        assert until(both_process)
-        assert first.close(60_000)
-        words.write("a b", "a c")
-        assert until(lambda: words.counts() == {"a": 4, "b": 2, "c": 2, "d": len(written)})
-    finally:
-        assert first.close(60_000)
-        assert second is None or second.close(60_000)
-    assert "error" not in listening.told
+    check_that_instances_share_and_take_over(words, tmp_path)
