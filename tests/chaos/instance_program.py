@@ -2,21 +2,24 @@
 
 Run as `python -m tests.chaos.instance_program <configuration as JSON>`; beside keys of StreamsConfig that has `prefix`
 (of the topics) and `letters` (of the topology), and `orders`, a directory: it runs until a file `stop` appears there,
-and writes the entries of its stores to a file `stores` once there is a file `show`.
+and writes the entries of its stores to a file `stores` once there is a file `show`. At SIGUSR1 it prints the stacks of
+its threads.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
+import signal
 import sys
 import time
 from pathlib import Path
 
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError
 from penstock.host.threads.driver import ThreadsHost
 from penstock.plan.topology import built_topology
-from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
+from penstock.state.query.queries import TimestampedRangeQuery
+from penstock.state.query.request import StateQueryRequest
 from tests.chaos import program
 from tests.host.threads.support import Listening
 
@@ -25,6 +28,7 @@ _LOOK_SECONDS = 0.05
 
 def main() -> int:
     """Run until told to stop; returns 1 if the instance ends by itself."""
+    faulthandler.register(signal.SIGUSR1)
     config = json.loads(sys.argv[1])
     orders = Path(config.pop("orders"))
     topology = program.topology(config.pop("prefix"), 1, config.pop("letters"))
@@ -43,15 +47,15 @@ def main() -> int:
 
 
 def show(host: ThreadsHost, orders: Path) -> None:
-    """Write the entries of the stores, if they can be read now: store, key, value and timestamp of each."""
+    """Write the entries of the stores, none of a store of which other instances have all tasks, unless tasks are being
+    set up: store, key, value and timestamp of each."""
     entries = []
-    try:
-        for name in (program.LETTERS_STORE, program.ORDERS_STORE):
-            of_type = QueryableStoreTypes.timestamped_key_value_store()
-            store = host.queries().store(StoreQueryParameters.from_name_and_type(name, of_type))
-            entries += [(name, key, found.value, found.timestamp) for key, found in store.all()]
-    except InvalidStateStoreError:
-        return
+    for name in (program.LETTERS_STORE, program.ORDERS_STORE):
+        request = StateQueryRequest.in_store(name).with_query(TimestampedRangeQuery.with_no_bounds()).require_active()
+        for answer in host.queries().query(request).partition_results.values():
+            if answer.is_failure():
+                return
+            entries += [(name, key, found.value, found.timestamp) for key, found in answer.result]
     with (orders / "being written").open("w") as file:
         json.dump(entries, file)
     (orders / "being written").rename(orders / "stores")

@@ -66,6 +66,12 @@ class Instance:
     def has_ended(self) -> bool:
         return self.process is None or self.process.poll() is not None
 
+    def print_stacks(self) -> None:
+        """Have it print the stacks of its threads to its log."""
+        before = self.log.stat().st_size
+        self.signal(signal.SIGUSR1)
+        until(lambda: self.has_ended() or "instance_program.py" in self.log.read_bytes()[before:].decode(), 10.0)
+
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
@@ -229,5 +235,7 @@ class GroupChaos:
     def _story(self, what: str) -> str:
         """Return what went wrong, with what is needed to find out why."""
         self._note(what)
+        for instance in self.instances:
+            instance.print_stacks()
         logs = [f"instance {each.number}:\n{each.log.read_text(errors='replace')[-6000:]}" for each in self.instances]
         return "\n".join([f"SEED={self._seed}: {what}", *self.history, *logs])

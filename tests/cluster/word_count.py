@@ -97,4 +97,6 @@ def create_topic(bootstrap_servers: str, name: str, replicas: Sequence[int]) -> 
     admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
     topic = NewTopic(name, 1, replica_assignment=[list(replicas)], config={"retention.ms": "-1"})
     admin.create_topics([topic])[name].result(_WAIT_SECONDS)
-    wait_for(lambda: name in admin.list_topics(timeout=_WAIT_SECONDS).topics, _WAIT_SECONDS)
+    for server in bootstrap_servers.split(","):
+        one = AdminClient({"bootstrap.servers": server, "log_level": 0})  # asks the broker that it is connected to
+        wait_for(lambda one=one: name in one.list_topics(timeout=_WAIT_SECONDS).topics, _WAIT_SECONDS)

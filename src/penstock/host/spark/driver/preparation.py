@@ -22,6 +22,7 @@ from penstock.errors import (
     TaskMigratedError,
 )
 from penstock.host.layout import layout_of, own_topics
+from penstock.host.listed_topics import listed_topics
 from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
@@ -144,7 +145,7 @@ def _prepare(
     started an epoch in the meantime; from now on it cannot. Raises as `prepare`."""
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
-    topics = admin.topics()
+    topics = listed_topics(admin, _named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
@@ -226,6 +227,11 @@ def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int
         checkpoint.write_description(metadata.plan, stored)
 
 
+def _named_topics(topology: BuiltTopology, config: StreamsConfig) -> set[str]:
+    """Return the topics that must exist: those that the application names and reads or writes."""
+    return {*source_topics(topology), *written_topics(topology, config)}
+
+
 def placed(
     built: BuiltTopology, config: StreamsConfig, admin: Admin, topics: Mapping[str, int], parallelism: int
 ) -> tuple[BuiltTopology, Placement]:
@@ -233,8 +239,8 @@ def placed(
     partitions. parallelism: as of `prepare`. Raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal).without_data_frames()
-    wanted = {*source_topics(topology), *written_topics(topology, config)}
-    admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
+    # brokers do not list topics that this user may not see
+    admin.topic_ids(_named_topics(topology, config) - topics.keys())
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
     if config["penstock.changelog.topics"]:  # output, changelogs and offsets of an epoch are one transaction
