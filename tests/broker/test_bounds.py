@@ -26,7 +26,7 @@ from penstock.broker.process import BrokerProcess
 from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.server import run
 from penstock.wire.codec import LazyArray, Message
-from penstock.wire.primitives import MOST_ELEMENTS
+from penstock.wire.primitives import MOST_ELEMENTS, MOST_STRING
 from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_GROUPS, FETCH, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
@@ -116,6 +116,15 @@ def test_a_request_of_too_many_elements_closes_its_connection_alone(embedded_bro
             with pytest.raises((ConnectionError, EOFError, struct.error)):
                 greedy.receive(METADATA, 1)
         assert client.call(API_VERSIONS, 3, {})["error_code"] == 0
+
+
+def test_an_error_message_that_repeats_the_longest_name_is_sent(embedded_broker: BrokerProcess) -> None:
+    with ProtocolClient(embedded_broker.bootstrap_servers) as client:
+        configs = [{"name": "n" * MOST_STRING, "value": "1"}]
+        topic = {"name": "topic", "num_partitions": 1, "replication_factor": 1, "configs": configs}
+        [refused] = client.call(CREATE_TOPICS, 7, {"topics": [topic], "timeout": 1_000})["topics"]
+        assert refused["error_code"] == ErrorCode.invalid_config
+        assert "nnnn" in refused["error_message"]
 
 
 def test_only_the_requests_of_produce_may_be_large(embedded_broker: BrokerProcess) -> None:

@@ -147,6 +147,32 @@ def test_a_message_has_a_largest_size() -> None:
         response_encoder(METADATA, 1)(Sink(most_bytes=1_000), {"topics": [topic] * 30})
 
 
+@pytest.mark.parametrize("version", [8, 9])  # from 9 on, the lengths of strings are compact
+def test_a_string_has_a_largest_size(version: int) -> None:
+    def sent(name: str) -> Sink:
+        sink = Sink()
+        response_encoder(METADATA, version)(sink, {"topics": [{"name": name}]})
+        return sink
+
+    sent("x" * 32_767)
+    with pytest.raises(OversizedMessageError, match="a string of more than 32767 bytes"):
+        sent("x" * 32_768)
+
+
+def test_a_string_that_is_too_long_is_refused() -> None:
+    def read(length: int) -> Message:
+        sink = Sink()
+        sink.length(1, compact=True)
+        sink.write(bytes(16))  # the id of a topic
+        sink.length(length, compact=True)
+        sink.write(b"x" * length + b"\0" * 10)
+        return request_decoder(METADATA, 12)(Cursor(memoryview(b"".join(map(bytes, sink.chunks)))))
+
+    assert read(32_767)["topics"][0]["name"] == "x" * 32_767
+    with pytest.raises(MalformedMessageError, match="a string of 32768 bytes"):
+        read(32_768)
+
+
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
 @settings(max_examples=8, deadline=None)
 @given(data=st.data())

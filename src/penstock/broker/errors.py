@@ -8,10 +8,15 @@ and what to do.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError
+from penstock.wire.primitives import MOST_STRING
+
+_MOST_CHARACTERS: Final = MOST_STRING // 4
+"""Of a message, which may repeat what a request names; a character has up to four bytes."""
 
 
 class BrokerError(StreamsError):
@@ -23,13 +28,13 @@ class ApiError(StreamsError):
 
     Args:
         code: the code that goes over the wire.
-        message: what was wrong; sent if the response has room for a message.
+        message: what was wrong; sent if the response has room for a message, its begin alone if it is very long.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(message or code.name)
         self.code = code
-        self.message = message or None
+        self.message = message[:_MOST_CHARACTERS] or None
 
 
 class RefusedRecordsError(ApiError):

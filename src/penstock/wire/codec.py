@@ -29,7 +29,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args, get_origi
 
 from kio.index import load_request_schema, load_response_schema
 
-from penstock.wire.primitives import INT8, INT16, Cursor, MalformedMessageError, Sink
+from penstock.wire.primitives import (
+    INT8,
+    INT16,
+    MOST_STRING,
+    Cursor,
+    MalformedMessageError,
+    OversizedMessageError,
+    Sink,
+)
 
 T = TypeVar("T")
 
@@ -130,6 +138,8 @@ def _string_codec(compact: bool, nullable: bool) -> Codec:
             if nullable:
                 return None
             raise MalformedMessageError(f"null at byte {cursor.position} instead of a string")
+        if length > MOST_STRING:
+            raise MalformedMessageError(f"a string of {length} bytes before byte {cursor.position}")
         try:
             return str(cursor.take(length), "utf-8")
         except UnicodeDecodeError as error:
@@ -140,6 +150,8 @@ def _string_codec(compact: bool, nullable: bool) -> Codec:
             sink.length(-1, compact, INT16)
             return
         data = value.encode()
+        if len(data) > MOST_STRING:
+            raise OversizedMessageError(f"a string of more than {MOST_STRING} bytes: {value[:50]}...")
         sink.length(len(data), compact, INT16)
         sink.write(data)
 

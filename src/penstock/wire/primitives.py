@@ -29,6 +29,9 @@ MOST_ELEMENTS: Final = 50_000
 MOST_WRITTEN: Final = 128 * 1024 * 1024
 """Bytes of one message that is written: more than librdkafka takes (`receive.message.max.bytes`, 100 MB)."""
 
+MOST_STRING: Final = 32_767
+"""Bytes of a string, where its length is compact as well: Kafka neither reads nor writes a longer one."""
+
 _COPY_BELOW: Final = 8192
 
 
