@@ -22,6 +22,7 @@ from penstock.host.threads.instance import Phase
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology
+from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
@@ -335,6 +336,27 @@ def test_an_instance_ends_at_the_planned_end_with_all_that_follows_from_it() -> 
     instance.run()
     assert instance.instance.phase is Phase.ENDED
     assert play.counts() == {"a": 2, "b": 1}
+
+
+def test_an_instance_ends_though_a_punctuation_is_due_again_and_again() -> None:
+    play = Play()
+
+    class Busy(Processor[str, str, str, str]):
+        """Has a timer that is due again whenever it, or a record, has been processed."""
+
+        def init(self, context: ProcessorContext[str, str]) -> None:
+            context.schedule(1, PunctuationType.WALL_CLOCK_TIME, lambda _: play.clock.advance(2))
+
+        def process(self, record: Record[str, str]) -> None:
+            play.clock.advance(2)
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Busy)
+    play.write("a", "b")
+    instance = play.instance(builder.build(), commit_interval_ms=10_000, records_at_once=2, until={IN: 2})
+    instance.run()
+    assert instance.instance.phase is Phase.ENDED
+    assert play.broker.committed[IN].offset == 2
 
 
 def test_a_transaction_that_is_refused_is_done_again_from_the_last_commit() -> None:
