@@ -70,7 +70,7 @@ class GroupMember(NamedTuple):
 class GroupDescription:
     """A group of consumers (Kafka class: ConsumerGroupDescription).
 
-    group_type: Classic or Consumer; state: such as Stable or Empty; assignor: empty where there is none.
+    group_type: Classic, Consumer or Streams; state: such as Stable or Empty; assignor: empty where there is none.
     """
 
     group_id: str

@@ -24,6 +24,7 @@ from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
 from penstock.host.threads.streams_group import StreamsProtocol, encode_topology
 from penstock.host.threads.subscription import Endpoint
+from penstock.host.threads.takeover import members_in_the_way
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
@@ -336,6 +337,21 @@ def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
         failed = refused.next()
         assert isinstance(failed, v.Failed)
         assert isinstance(failed.error, TopologyError)
+
+
+def test_a_group_is_described_and_is_in_the_way_of_a_takeover(group: Group) -> None:
+    instance = group.instance("p")
+    instance.has(4)
+    admin = ConfluentAdmin(group.config)
+    described = admin.describe_group(group.name)
+    [member] = described.members
+    assert (described.group_type, described.state) == ("Streams", "Stable")
+    assert list(member.partitions) == [TopicPartition(group.topic, number) for number in range(4)]
+    assert "has 1 member" in "".join(members_in_the_way(described))
+    instance.membership.leave()
+    assert until(lambda: not admin.describe_group(group.name).members)
+    assert "is of the type streams" in "".join(members_in_the_way(admin.describe_group(group.name)))
+    admin.close()
 
 
 def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> None:

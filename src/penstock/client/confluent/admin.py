@@ -46,14 +46,19 @@ from penstock.client.api import (
 from penstock.client.confluent.connection import RETRY_SECONDS, Connection, is_silence, nothing_to_serve
 from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
+from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.groups import describe_streams_group
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, UnknownTopicOrPartitionError, UnstableOffsetCommitError
+from penstock.errors import ConfigError, KafkaError, UnknownTopicOrPartitionError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 
 T = TypeVar("T")
 
 _NO_ID = "A" * 22
 """How an id of zeros is written, which stands for none."""
+
+_DEAD = "Dead"
+"""The state of a group that does not exist, or is of Kafka Streams."""
 
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
@@ -217,7 +222,7 @@ class ConfluentAdmin:
             except KafkaException as error:
                 if error.args[0].code() != Code.GROUP_ID_NOT_FOUND:
                     raise
-                return GroupDescription(group, "", "Dead")
+                return GroupDescription(group, "", _DEAD)
             members = tuple(
                 GroupMember(
                     each.member_id,
@@ -229,7 +234,15 @@ class ConfluentAdmin:
             )
             return GroupDescription(group, _text(found.type), _text(found.state), found.partition_assignor, members)
 
-        return self._call(f"describing the group {group!r}", ask, Right("DESCRIBE", "group", group))
+        found = self._call(f"describing the group {group!r}", ask, Right("DESCRIBE", "group", group))
+        return (self._streams_group(group) or found) if found.state == _DEAD else found
+
+    def _streams_group(self, group: str) -> GroupDescription | None:
+        try:
+            with Cluster(self._config, self._connection.timeout_ms) as cluster:
+                return describe_streams_group(cluster, group)
+        except ConfigError:  # no connection of the project's own is possible, and so no such group is of Penstock
+            return None
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record that each partition still has."""

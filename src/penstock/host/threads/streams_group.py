@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from penstock.client.api import NewTopic
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
+from penstock.client.sockets.groups import STREAMS_GROUP_DESCRIBE
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, StreamsError, TopologyError, UnsupportedVersionError
 from penstock.host.internal_topics import internal_topics
@@ -32,7 +33,6 @@ from penstock.wire.codec import Message
 _log = logging.getLogger(__name__)
 
 STREAMS_GROUP_HEARTBEAT: Final = Api("StreamsGroupHeartbeat", 88, 0, 0)
-STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
 
 _JOINING, _LEAVING = 0, -1
 """Epochs that say what the member does."""
