@@ -112,7 +112,7 @@ def matches(found: Any, wanted: Any) -> bool:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_kio_reads_what_the_encoder_writes(key: int, version: int, data: st.DataObject) -> None:
     schema = load_response_schema(key, version)
@@ -174,7 +174,7 @@ def test_a_string_that_is_too_long_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_the_decoder_reads_what_kio_writes(key: int, version: int, data: st.DataObject) -> None:
     schema = load_request_schema(key, version)
@@ -192,7 +192,7 @@ def test_the_decoder_reads_what_kio_writes(key: int, version: int, data: st.Data
 
 
 @pytest.mark.parametrize(("key", "version"), VERSIONS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(garbage=st.binary(max_size=60))
 def test_garbage_is_read_or_refused_within_its_own_size(key: int, version: int, garbage: bytes) -> None:
     cursor = Cursor(memoryview(bytearray(garbage)))
