@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from penstock.errors import BrokerNotFoundError
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
@@ -138,7 +139,7 @@ class GroupChaos:
         for done, deed in enumerate(schedule):
             if is_over(done):
                 break
-            before = self._written()
+            before = self._written_before()
             self._next_round()
             self._wait(lambda before=before: self._written() > before)  # type: ignore[misc]  # the default binds the loop's value
             victim = self._draw.choice(self.instances)
@@ -212,6 +213,17 @@ class GroupChaos:
         places = [TopicPartition(f"{self.name}-minutes", n) for n in range(PARTITIONS)]
         return sum(self._runner.admin.end_offsets(places, read_committed=True).values())
 
+    def _written_before(self) -> int:
+        """Return `_written` once the brokers answer."""
+        found = list[int]()
+
+        def answered() -> bool:
+            found.append(self._written())
+            return True
+
+        self._wait(answered)
+        return found[-1]
+
     # ---------------------------------------- waiting
 
     def _close(self, instance: Instance) -> None:
@@ -224,7 +236,10 @@ class GroupChaos:
         def met() -> bool:
             ended = [instance.number for instance in self.instances if instance.has_ended()]
             assert not ended, self._story(f"instances {ended} have ended by themselves")
-            return condition()
+            try:
+                return condition()
+            except BrokerNotFoundError:  # a broker that was killed is not back yet
+                return False
 
         assert until(met, STANDSTILL_SECONDS), self._story("it stands still")
 
