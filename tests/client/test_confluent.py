@@ -651,6 +651,14 @@ def test_a_passing_error_is_reported_as_one(code: int) -> None:
     assert not isinstance(refused.value, RetriableError)
 
 
+def test_a_client_that_cannot_go_on_hides_no_error() -> None:
+    """confluent-kafka raises what ends a client wherever its reports are taken."""
+    connection = Connection({"bootstrap.servers": "localhost:1"}, 0)
+    connection.serve = lambda _: raise_code(Code.INVALID_TXN_STATE)
+    with pytest.raises(BrokerNotFoundError):
+        connection.call("committing", lambda: raise_code(Code._TIMED_OUT))
+
+
 def raise_code(code: int) -> None:
     raise KafkaException(Code(code))
 

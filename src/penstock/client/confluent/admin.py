@@ -451,7 +451,7 @@ class ConfluentAdmin:
 
     def _renew(self) -> None:
         """Begin with a new client; the one before ends in the background, which may take long."""
-        self._connection.serve(0)  # what it has to report
+        self._connection.take_reports()
         self._connection.serve = nothing_to_serve
         if self._client is not None:
             in_background("penstock-admin-end", partial(self._client.poll, _REST_SECONDS))  # and lets go of it

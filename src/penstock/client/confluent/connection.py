@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
@@ -166,9 +167,14 @@ class Connection:
         """From now on, take the reports that `consumer` returns from polls."""
         self.serve = partial(self._reported.take_event, consumer.poll)
 
+    def take_reports(self) -> None:
+        """Take what librdkafka has to report."""
+        with suppress(KafkaException):  # a client that cannot go on raises it here, and from the call that failed
+            self.serve(0)
+
     def is_refused(self) -> bool:
         """Return whether the login was refused, and is of no use any more; another token may be on its way."""
-        self.serve(0)
+        self.take_reports()
         return self.noticed is not None and is_no_login(self.noticed) and self._failures.mechanism != "OAUTHBEARER"
 
     def _background(self) -> str | None:
@@ -196,7 +202,7 @@ class Connection:
         """Raise the StreamsError for what librdkafka reported while `doing` something. needs: the rights for it."""
         code, reason = error.code(), error.str().rstrip(".")
         if code in _UNREACHABLE:
-            self.serve(0)
+            self.take_reports()
             if self.noticed is not None and self.noticed.code() in FORBIDDEN:
                 self._refuse(self.noticed.code(), self.noticed, doing, *needs)
             why = next((each for each in (error, self.noticed) if each is not None and is_no_login(each)), None)
