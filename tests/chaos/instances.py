@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from penstock.errors import BrokerNotFoundError
+from penstock.errors import RetriableError
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
@@ -238,7 +238,7 @@ class GroupChaos:
             assert not ended, self._story(f"instances {ended} have ended by themselves")
             try:
                 return condition()
-            except BrokerNotFoundError:  # a broker that was killed is not back yet
+            except RetriableError:  # a broker that was killed is not back yet
                 return False
 
         assert until(met, STANDSTILL_SECONDS), self._story("it stands still")
