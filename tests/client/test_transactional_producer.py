@@ -20,7 +20,14 @@ from penstock.client.confluent import (
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.transactions import group_metadata
 from penstock.config import StreamsConfig
-from penstock.errors import BrokerNotFoundError, KafkaError, ProducerFencedError, TaskMigratedError
+from penstock.errors import (
+    BrokerNotFoundError,
+    KafkaError,
+    ProducerFencedError,
+    RetriableError,
+    TaskMigratedError,
+    TransactionalIdAuthorizationError,
+)
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
@@ -292,6 +299,58 @@ def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(m
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
             producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
+    finally:
+        producer.close()
+
+
+class _EndedClient(_StuckClient):
+    """A client as librdkafka is when its transaction has failed in the background: calls fail, and a poll raises the
+    reason if nothing can follow it."""
+
+    def __init__(self, code: int, reason: int | None) -> None:
+        super().__init__()
+        self._code, self._reason = code, reason
+
+    def produce(self, *_: object) -> None:
+        raise KafkaException(KafkaErrorCode(self._code, "no further call"))
+
+    def poll(self, timeout: float) -> int:
+        if self._reason is not None:
+            raise KafkaException(KafkaErrorCode(self._reason, "the reason", fatal=True))
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        (KafkaErrorCode._STATE, None, RetriableError),
+        (KafkaErrorCode._FATAL, KafkaErrorCode.INVALID_TXN_STATE, RetriableError),
+        (KafkaErrorCode._FATAL, KafkaErrorCode._FENCED, ProducerFencedError),
+        (
+            KafkaErrorCode._FATAL,
+            KafkaErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+            TransactionalIdAuthorizationError,
+        ),
+    ],
+)
+def test_a_client_that_has_ended_is_replaced_and_its_reason_reported(
+    monkeypatch: pytest.MonkeyPatch, code: int, reason: int | None, error: type[Exception]
+) -> None:
+    clients: list[_EndedClient] = []
+
+    def initialized(*_: object) -> _EndedClient:
+        clients.append(_EndedClient(code, reason))
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
+    try:
+        with pytest.raises(error) as raised:
+            producer.send([batch(TopicPartition("t", 0), b"v")])
+        assert type(raised.value) is error
+        assert "the reason" in str(raised.value) or reason is None
+        producer.abort()
+        assert len(clients) == 2
     finally:
         producer.close()
 

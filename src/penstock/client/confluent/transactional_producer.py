@@ -28,11 +28,11 @@ from penstock.client.confluent.transactions import (
     transactional_right,
     until,
 )
-from penstock.client.failures import Right
+from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import HURRIED, PRODUCER, client_settings
 from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, ProducerFencedError, StreamsError, TaskMigratedError
+from penstock.errors import KafkaError, ProducerFencedError, RetriableError, StreamsError, TaskMigratedError
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
@@ -45,6 +45,9 @@ _ABORT_SECONDS = 5.0
 _TRANSACTION_TIMEOUT_MS = 10_000
 
 _FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
+
+_OVER = frozenset((Code._FATAL, Code._STATE))
+"""Codes of calls to a client whose transaction has failed before, for a reason that they do not have."""
 
 
 class ConfluentTransactionalProducer:
@@ -185,12 +188,10 @@ class ConfluentTransactionalProducer:
 
     def _fail(self, error: Code, topic: str) -> None:
         """End the transaction because of `error`, and raise the error for it."""
-        if self._client is not None and error.code() not in _FENCED:
-            with suppress(KafkaException):  # the reports of its records tell more
-                self._client.poll(_REPORT_SECONDS)
+        error = self._reason(error)
         self._raise_refused()
         reported = self._deliveries.take_failed()
-        if reported is not None and error.txn_requires_abort():
+        if reported is not None and (error.txn_requires_abort() or error.code() in _OVER):
             error, topic = reported[0], reported[1].topic
         timed_out = self._is_open and (time.monotonic() - self._began) * 1000 >= self._transaction_timeout_ms
         self._end()
@@ -209,10 +210,26 @@ class ConfluentTransactionalProducer:
                 f"The group has counted out the member that commits as {self._transactional_id}: "
                 f"{error.str().rstrip('.')}. Its tasks belong to others, or will be opened again."
             )
+        if error.code() not in FORBIDDEN and (error.fatal() or error.code() in _OVER):
+            raise RetriableError(
+                f"The producer of {self._transactional_id} cannot go on: {error.str().rstrip('.')}. What its "
+                "transaction had, if it was not committed, is processed again with a new producer."
+            )
         rights = [transactional_right(self._transactional_id)]
         if topic:
             rights.insert(0, Right("WRITE", "topic", topic))
         self._connection.fail(error, f"writing as {self._transactional_id}", *rights)
+
+    def _reason(self, error: Code) -> Code:
+        """Return why the client cannot go on, if it cannot: after that each call fails, and says only that it does, and
+        a poll raises the reason. A poll also brings the reports of records, which may tell more."""
+        if self._client is not None and error.code() not in _FENCED:
+            try:
+                self._client.poll(_REPORT_SECONDS)
+            except KafkaException as raised:
+                reason: Code = raised.args[0]
+                return reason
+        return error
 
     def _end(self) -> None:
         """Abort; a client that cannot, or of which nobody knows what it has committed, is thrown away, and the next one
