@@ -71,7 +71,7 @@ class Instance:
         """Have it print the stacks of its threads to its log."""
         before = self.log.stat().st_size
         self.signal(signal.SIGUSR1)
-        until(lambda: self.has_ended() or "instance_program.py" in self.log.read_bytes()[before:].decode(), 10.0)
+        until(lambda: self.has_ended() or b"instance_program.py" in self.log.read_bytes()[before:], 10.0)
 
     def kill(self) -> None:
         if self.process is not None:

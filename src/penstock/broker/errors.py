@@ -28,7 +28,7 @@ class ApiError(StreamsError):
 
     Args:
         code: the code that goes over the wire.
-        message: what was wrong; sent if the response has room for a message, its begin alone if it is very long.
+        message: what was wrong; sent if the response has room for a message, only its beginning if it is very long.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:

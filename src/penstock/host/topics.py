@@ -84,6 +84,11 @@ def written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
     return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
 
 
+def named_topics(topology: BuiltTopology, config: StreamsConfig) -> frozenset[str]:
+    """Return the topics of brokers that must exist: those that an application names and reads or writes."""
+    return frozenset([*source_topics(topology), *written_topics(topology, config)])
+
+
 def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
     """Raise StreamsError if a topic that the application names and writes to is not among `topics`, those of the
     brokers."""

@@ -241,7 +241,7 @@ class ConfluentAdmin:
         try:
             with Cluster(self._config, self._connection.timeout_ms) as cluster:
                 return describe_streams_group(cluster, group)
-        except ConfigError:  # no connection of the project's own is possible, and so no such group is of Penstock
+        except ConfigError:  # these settings do not suit the connections that ask for it
             return None
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

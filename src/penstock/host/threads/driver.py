@@ -59,7 +59,7 @@ from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicWatch
-from penstock.host.topics import check_sink_topics, source_topics, written_topics
+from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
@@ -274,7 +274,7 @@ class ThreadsHost:
 
     def _checked_layout(self, admin: Admin) -> Layout:
         """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
-        topics = listed_topics(admin, {*source_topics(self._built), *written_topics(self._built, self._config)})
+        topics = listed_topics(admin, named_topics(self._built, self._config))
         layout = layout_of(self._built, self._config, topics)
         layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
         check_sink_topics(layout.topology, topics, self._config)

@@ -120,3 +120,21 @@ def test_the_topics_of_data_frames_need_not_exist_before_the_session(there: tupl
     rows.to_spark(print, produced=Produced.with_(TEXT, TEXT).with_name("counts"))
     admin: Any = HasTopics(*there)
     check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), admin)
+
+
+class HearsLater(HasTopics):
+    """Brokers of which the first that is asked does not know the topics yet."""
+
+    has_answered = False
+
+    def topics(self) -> dict[str, int]:
+        known = self._topics if self.has_answered else {}
+        self.has_answered = True
+        return known
+
+
+def test_a_topic_that_is_new_is_no_missing_topic() -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(TEXT, TEXT)).to("out", Produced.with_(TEXT, TEXT))
+    admin: Any = HearsLater("in", "out")
+    check(builder.build().build("app"), StreamsConfig({"application.id": "app"}), admin)

@@ -15,6 +15,7 @@ from penstock.client.api import Admin
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.listed_topics import listed_topics
 from penstock.host.spark.checkpoints.carried import encode_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
@@ -23,6 +24,7 @@ from penstock.host.spark.driver.preparation import placed
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.topics import named_topics
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Entries
@@ -67,7 +69,7 @@ def make_checkpoint(
     """
     check_empty(checkpoint)
     checkpoint.delete_manifests()  # of an import that failed
-    topics = admin.topics()
+    topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism=1)
     global_topics = () if topology.global_topology is None else topology.global_topology.source_topics
     ids = admin.topic_ids({*placement.source_partitions, *global_topics} & topics.keys())

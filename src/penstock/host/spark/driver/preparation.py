@@ -38,10 +38,9 @@ from penstock.host.spark.protocol.transactions import commits_topic, guarantee_o
 from penstock.host.topics import (
     check_sink_topics,
     check_source_topics,
+    named_topics,
     pattern_topics,
     resolve_patterns,
-    source_topics,
-    written_topics,
 )
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.serde_check import check_serdes
@@ -82,8 +81,9 @@ def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
     """
     check_serdes(built, config)
     check_can_be_sent(built, config)
-    topics = admin.topics()
-    if topics.keys() >= set(built.data_frame_topics):  # the first start creates these, in the session
+    made = set(built.data_frame_topics)  # by the first start, in the session
+    topics = listed_topics(admin, named_topics(built, config) - made)
+    if topics.keys() >= made:
         placed(built, config, admin, topics, parallelism=1)
 
 
@@ -145,7 +145,7 @@ def _prepare(
     started an epoch in the meantime; from now on it cannot. Raises as `prepare`."""
     check_installed(config["penstock.state.base"])
     application_id = str(config.required("application.id"))
-    topics = listed_topics(admin, _named_topics(built, config))
+    topics = listed_topics(admin, named_topics(built, config))
     topology, placement = placed(built, config, admin, topics, parallelism)
     metadata = _existing_version(checkpoint)
     evolution = None if metadata is None else _evolution(metadata, topology, placement, checkpoint)
@@ -227,11 +227,6 @@ def _bring_to_format(checkpoint: Checkpoint, metadata: Metadata, generation: int
         checkpoint.write_description(metadata.plan, stored)
 
 
-def _named_topics(topology: BuiltTopology, config: StreamsConfig) -> set[str]:
-    """Return the topics that must exist: those that the application names and reads or writes."""
-    return {*source_topics(topology), *written_topics(topology, config)}
-
-
 def placed(
     built: BuiltTopology, config: StreamsConfig, admin: Admin, topics: Mapping[str, int], parallelism: int
 ) -> tuple[BuiltTopology, Placement]:
@@ -239,8 +234,8 @@ def placed(
     partitions. parallelism: as of `prepare`. Raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
     topology = resolve_patterns(built, topics, internal).without_data_frames()
-    # brokers do not list topics that this user may not see
-    admin.topic_ids(_named_topics(topology, config) - topics.keys())
+    wanted = named_topics(topology, config)
+    admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))
     placement = place(topology, topics, parallelism, configured_grouper(config))
     if config["penstock.changelog.topics"]:  # output, changelogs and offsets of an epoch are one transaction
