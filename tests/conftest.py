@@ -1,10 +1,12 @@
 """Fixtures for all tests; each family lives in its own module under tests/support."""
 
 import atexit
+import logging
 import os
 import shutil
 import signal
 import tempfile
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -60,3 +62,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def no_line_is_left_out() -> None:
     """Forget the log lines of earlier tests, so that none is left out."""
     forget_lines()
+
+
+@pytest.fixture(autouse=True)
+def log_is_left_as_it_was() -> Iterator[None]:
+    """Take back what a command that a test ran in this process has set, so that later tests see their lines."""
+    loggers = [logging.getLogger(name) for name in (None, "penstock", "penstock.client.librdkafka")]
+    before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
+    yield
+    for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+        logger.propagate = propagate
+        for handler in [each for each in logger.handlers if each not in handlers]:
+            logger.removeHandler(handler)

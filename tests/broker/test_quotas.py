@@ -312,6 +312,7 @@ def test_a_fetch_above_the_quota_has_no_records_and_one_within_it_no_more_than_i
     assert len(fetch(client, topic)["responses"][0]["partitions"][0]["records"]) > 1_000
 
 
+@pytest.mark.slow
 def test_librdkafka_sees_that_it_is_throttled_and_loses_nothing(broker: BrokerProcess) -> None:
     topic, name = create(broker), f"quota-{uuid.uuid4()}"
     with ProtocolClient(broker.bootstrap_servers) as client:
@@ -346,6 +347,7 @@ def test_librdkafka_sees_that_it_is_throttled_and_loses_nothing(broker: BrokerPr
     assert max(throttled) > 0
 
 
+@pytest.mark.slow
 def test_a_reader_that_is_throttled_for_longer_than_its_time_out_reads_on(tmp_path: Path) -> None:
     name = f"reader-{uuid.uuid4()}"
     # The second batch is served when the first is nine seconds old: both together are more than nine seconds allow.

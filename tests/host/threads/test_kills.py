@@ -69,6 +69,7 @@ class Group:
         self.settings = json.dumps(settings)
         self.orders = directory / "orders"
         self.orders.mkdir()
+        self.ends = {0, -signal.SIGKILL} if points else {0}  # a point may be one of the end
         self.environment = {
             **os.environ,
             "PENSTOCK_CRASH_POINTS": " ".join(points),
@@ -164,10 +165,12 @@ class Group:
         if how == "kill a worker":
             assert until(lambda: kill_a_child(process.pid)), self.logs()  # it may just have been started
             return
-        if how == "close":
+        if how in ("close", "be away"):
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(WAIT_SECONDS) == 0, self.logs()
+            assert process.wait(WAIT_SECONDS) in self.ends, self.logs()
+            # Else it may be back before the other one has its tasks, which then has none to give up.
+            assert how == "close" or until(lambda: self.members() == 1), self.logs()
         else:
             process.kill()
             process.wait()
@@ -242,6 +245,10 @@ def test_each_word_is_counted_once_though_instances_are_killed_at_each_point(
         group.revive(draw)
         return group.has_counted(before + 1)
 
+    def has_gathered() -> bool:
+        group.revive(draw)
+        return group.members() == 2
+
     try:
         known: set[str] = set()
         for _ in range(MOST_ROUNDS):
@@ -251,7 +258,8 @@ def test_each_word_is_counted_once_though_instances_are_killed_at_each_point(
             if struck() >= set(points) - late:
                 break
             if struck() == known:  # nothing is restored, assigned or cleaned up unless something happens
-                group.strike(draw.randrange(2), draw.choice(("lose the disk", "close")))
+                assert until(has_gathered), group.logs()  # else nobody ever has tasks to give up
+                group.strike(draw.randrange(2), draw.choice(("lose the disk", "be away")))
             known = struck()
         assert struck() >= set(points) - late, group.logs()
         group.revive(draw)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import pickle
 import queue
@@ -53,6 +54,8 @@ def words_of(line: str) -> list[str]:
     found = []
     for word in line.split():
         what, _, path = word.partition(":")
+        if what == "log":
+            logging.getLogger("words").warning("a line")
         if path and not Path(path).exists():
             Path(path).touch()
             while what == "spin":
@@ -192,6 +195,14 @@ class Play:
             self.workers.forget()
 
 
+@pytest.mark.usefixtures("marked_log")
+def test_lines_of_the_log_say_of_which_task_they_are(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    play.write("a", "log")
+    play.instance.run()
+    (line,) = (vars(line) for line in caplog.records if line.name == "words")
+    assert (line["penstock_application"], line["penstock_task"], line["message"]) == ("app", "1_1", "a line")
+
+
 WORDS = st.lists(st.lists(st.sampled_from("abcd"), max_size=4).map(" ".join), max_size=6)
 
 
@@ -283,12 +294,18 @@ def test_an_error_of_a_function_comes_with_its_cause_and_the_line(play: Play, wo
     assert any("raise MemoryError if" in note for note in error.__cause__.__notes__)
 
 
-def test_an_interrupt_is_for_the_program_alone(play: Play, workers: Workers) -> None:
-    for pid in workers.processes.pids():
-        os.kill(pid, signal.SIGINT)
-    play.write("a")
-    play.instance.run()
-    assert play.counts() == {"a": 1}
+def test_an_interrupt_is_for_the_program_alone(tmp_path: Path) -> None:
+    workers = Workers(tmp_path)  # those of the other tests may have been killed, and are replaced where they are needed
+    try:
+        play = Play(workers)
+        for pid in workers.processes.pids():
+            os.kill(pid, signal.SIGINT)
+        play.write("a")
+        play.instance.run()
+        assert play.counts() == {"a": 1}
+        play.end()
+    finally:
+        workers.close()
 
 
 def test_a_program_that_cannot_be_sent_is_refused_by_the_name_of_what_is_at_fault(tmp_path: Path) -> None:
