@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.record import DictionaryColumn, RecordBatch, column_of, entries_of, rows_of
-from penstock.serdes import Serdes
-from penstock.serdes.columns import FEW_ROWS, distinct, distinct_texts
+from penstock.serdes import Serdes, columns
+from penstock.serdes.columns import FEW_ROWS, ROWS_BEFORE_ARROW, distinct, distinct_texts
 
 ENTRIES = [b"a", b"bc", None, b"", "\u00e9".encode()]
 places = st.lists(st.integers(0, len(ENTRIES) - 1), max_size=30)
@@ -56,6 +60,24 @@ def test_few_rows_have_the_distinct_entries_that_arrow_finds_in_many(of: list[in
         assert many[0] == few[0]
         assert many[1].tolist() == few[1].tolist() * repeats
         assert many[1].dtype == few[1].dtype
+
+
+def test_arrow_is_loaded_only_where_large_columns_come_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    loads: list[str] = []
+
+    def load() -> ModuleType:
+        loads.append("pyarrow")
+        return pyarrow
+
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    monkeypatch.setattr(columns, "arrow", load)
+    monkeypatch.setattr(columns, "_rows_without_arrow", 0)
+    rows = [b"a", b"b"] * FEW_ROWS
+    for _ in range(ROWS_BEFORE_ARROW // len(rows)):
+        assert distinct(rows)[0] == [b"a", b"b"]
+    assert not loads
+    assert distinct(rows)[0] == [b"a", b"b"]
+    assert loads
 
 
 @given(places, st.data())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,12 @@ Places = npt.NDArray[np.int32]
 FEW_ROWS = 400
 """Rows up to which Arrow costs more than it saves."""
 
+ROWS_BEFORE_ARROW = 20_000
+"""Rows of larger columns that a process works on before it loads Arrow. Processing stands still meanwhile, for longer
+than records may be late in a program whose batches are large only after a pause."""
+
+_rows_without_arrow = 0
+
 
 def arrow(module: str = "pyarrow") -> Any:
     """Return a module of Arrow. It is loaded where it is first needed: it takes time and memory, and programs whose
@@ -30,7 +37,7 @@ def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:
     entry of each row."""
     if isinstance(column, DictionaryColumn):
         return column.compact()
-    if len(column) <= FEW_ROWS:
+    if not _pays(len(column)):
         return _collected(column)
     return _encoded(arrow().array(column, arrow().large_binary()))
 
@@ -40,10 +47,21 @@ def distinct_texts(column: Sequence[str | None]) -> tuple[list[Any], Places]:
 
     Raises UnicodeEncodeError or ArrowInvalid for a text that UTF-8 cannot hold.
     """
-    if len(column) <= FEW_ROWS:
+    if not _pays(len(column)):
         texts, places = _collected(column)
         return [None if text is None else text.encode() for text in texts], places
     return _encoded(arrow().array(column, arrow().large_string()))
+
+
+def _pays(rows: int) -> bool:
+    """Return whether Arrow is worth it for a column of so many rows."""
+    global _rows_without_arrow
+    if rows <= FEW_ROWS:
+        return False
+    if "pyarrow" not in sys.modules and _rows_without_arrow < ROWS_BEFORE_ARROW:
+        _rows_without_arrow += rows
+        return False
+    return True
 
 
 def _collected(column: Sequence[Any]) -> tuple[list[Any], Places]:
