@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint crash chaos matrix benchmarks coverage lock bootstrap clean
+.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
@@ -27,6 +27,10 @@ lint: ## ruff, mypy, pyright and the contract of the layers
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
+docs: ## build the documentation as a site, in build/site; a broken link is an error
+	@./scripts/bootstrap.sh --no-java
+	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/doctrees -c docs . build/site
+
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
 
@@ -41,6 +45,9 @@ benchmarks: bootstrap ## measure, and print the figures of benchmarks/README.md
 
 coverage: bootstrap ## write docs/coverage.md: what of Kafka Streams' API is there
 	@exec $(BIN)/python scripts/coverage.py
+
+metrics: bootstrap ## write the reference of docs/metrics.md: all metrics
+	@exec $(BIN)/python scripts/metrics.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
