@@ -4,10 +4,11 @@ import sys
 
 import pytest
 
-from penstock import extras
+from penstock import KafkaStreams, Topology, extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.open import check_host
+from tests.test_streams import CONFIG, TestHost
 
 
 def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -29,6 +30,24 @@ def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.Mon
         "penstock.host=spark needs pyspark.sql.datasource, which the installed pyspark is too old to have: "
         "pip install --upgrade 'penstock[spark]'."
     )
+
+
+def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_uvicorn(module: str) -> None:
+        assert module == "penstock.ui.server"
+        raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
+
+    host = TestHost()
+    monkeypatch.setattr("penstock.streams.open_host", host.open)
+    monkeypatch.setattr(extras, "import_module", no_uvicorn)
+    monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
+    streams = KafkaStreams(Topology().add_source("source", "in"), {**CONFIG, "penstock.ui.port": 0})
+    with pytest.raises(ConfigError) as caught:
+        streams.start()
+    assert str(caught.value) == (
+        "penstock.ui.port needs the package uvicorn, which is not installed: pip install 'penstock[ui]'."
+    )
+    assert host.calls == []
 
 
 def test_the_host_that_needs_no_spark_is_named_where_spark_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,11 @@ def test_a_restart_is_that_of_the_one_topology(streams: KafkaStreamsNamedTopolog
     assert hosts["a"].told().on_failure(StreamsError("a lambda failed")) is REPLACE
     assert hosts["b"].closed_with == []
     assert streams.state() is State.RUNNING
+    metrics = streams.metrics().items()
+    errors = {
+        name.tags["client-id"]: each.metric_value for name, each in metrics if name.name == "failed-stream-threads"
+    }
+    assert [errors[client] for client in sorted(errors)] == [1, 0]
 
 
 def test_checkpoints_are_apart_and_one_can_be_reset(hosts: Hosts) -> None:

@@ -33,7 +33,7 @@ def test_the_package_itself_loads_nothing() -> None:
 
 def test_writing_and_testing_a_topology_needs_neither_spark_nor_a_client() -> None:
     loaded = loaded_by("from penstock import StreamsBuilder, KafkaStreams\nimport penstock.testing")
-    assert not {"pyspark", "confluent_kafka", "lmdb", "kio", "pyarrow", "prometheus_client"} & loaded
+    assert not {"pyspark", "confluent_kafka", "lmdb", "kio", "pyarrow", "prometheus_client", "starlette"} & loaded
 
 
 def test_the_broker_loads_nothing_heavy() -> None:

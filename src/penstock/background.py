@@ -19,9 +19,10 @@ def in_background(name: str, call: Callable[[], T]) -> Future[T]:
         call: what is run, once.
 
     Returns:
-        The future of what `call` returns or raises.
+        The future of what `call` returns or raises, which cannot be cancelled.
     """
     returned: Future[T] = Future()
+    returned.set_running_or_notify_cancel()  # whoever waits may give up; the call goes on
 
     def run() -> None:
         try:

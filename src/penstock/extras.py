@@ -16,6 +16,8 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "py4j": "spark",
     "pandas": "spark",
     "rocksdict": "rocksdb",
+    "starlette": "ui",
+    "uvicorn": "ui",
 }
 """Package -> the extra that brings it; py4j comes with pyspark."""
 
@@ -34,6 +36,26 @@ def load(module: str, needed_for: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise ConfigError(f"{needed_for} needs {what_is_missing(error)}") from error
+
+
+def load_package(name: str, needed_for: str) -> ModuleType:
+    """Return the package `name`, which users install themselves.
+
+    Args:
+        name: its name, also of the project to install.
+        needed_for: what it is needed for, as the subject of the message.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; the message names it.
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise ModuleNotFoundError(
+            f"{needed_for} needs the package {name}, which is not installed: pip install {name}.", name=name
+        ) from error
 
 
 def missing_from(extra: str, error: ModuleNotFoundError, needed_for: str) -> ModuleNotFoundError:

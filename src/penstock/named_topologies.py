@@ -23,6 +23,7 @@ from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
+from penstock.plan.describe import TopologyDescription
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.serdes import Serde
@@ -331,9 +332,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         self._check_known(topology_name)
         return _NamedTopologyRun(self, topology_name)
 
+    def running_topologies(self) -> Mapping[str, RunningTopology]:
+        """Return the interface to each topology, by its name; see `running_topology`."""
+        return {name: _NamedTopologyRun(self, name) for name in list(self._topologies)}
+
     def metrics(self) -> Mapping[MetricName, Metric]:
         """Return the metrics of all topologies, by their names; see `running_topology`."""
-        runs = [self.running_topology(topology.name()) for topology in self.get_all_topologies()]
+        runs = self.running_topologies().values()
         return {name: metric for run in runs for name, metric in run.metrics().items()}
 
     def store(self, parameters: StoreQueryParameters, topology_name: str) -> Any:
@@ -383,10 +388,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return host
 
     def _identity_of(self, name: str) -> Identity:
+        config, hosts = self._config_of(name), self._host
+        errors = 0 if hosts is None else hosts.errors_of(name)
+        return Identity(config.required("application.id"), config.client_id(), str(self._description_of(name)), errors)
+
+    def _description_of(self, name: str) -> TopologyDescription:
         self._check_known(name)
-        config = self._config_of(name)
-        description = str(self._topologies[name].describe())
-        return Identity(config.required("application.id"), config.client_id(), description)
+        return self._topologies[name].describe()
 
 
 class _NamedTopologyRun(RunningTopology):
@@ -402,6 +410,10 @@ class _NamedTopologyRun(RunningTopology):
 
     def _identity(self) -> Identity:
         return self._streams._identity_of(self._name)
+
+    def describe(self) -> TopologyDescription:
+        """Return the description of the topology."""
+        return self._streams._description_of(self._name)
 
     def _topology_host(self) -> Host:
         return self._streams._host_named(self._name)

@@ -6,7 +6,7 @@ which is opened by name when the application starts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock.application import ApplicationLife
@@ -15,6 +15,8 @@ from penstock.config import StreamsConfig
 from penstock.host.api import Host
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
+from penstock.notebook import mime_bundle
+from penstock.plan.describe import TopologyDescription
 from penstock.plan.topology import Topology, built_topology
 
 
@@ -41,7 +43,13 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         self._built = built_topology(topology, self._application_id)
         self._config = self._config.overridden(self._built.config_overrides)
         self._spark = spark
-        self._description = str(topology.describe())
+        self._description = topology.describe()
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        facts = {"state": self.state().value, "host": self._config["penstock.host"]}
+        return mime_bundle(self._description.forms(f"KafkaStreams {self._application_id}", facts), include, exclude)
 
     def _open_host(self, until_end: bool) -> Host:
         return open_host(
@@ -56,7 +64,16 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         return self.metrics()
 
     def _identity(self) -> Identity:
-        return Identity(self._application_id, self._config.client_id(), self._description)
+        errors, _ = self.uncaught_errors()
+        return Identity(self._application_id, self._config.client_id(), str(self._description), errors)
+
+    def describe(self) -> TopologyDescription:
+        """Return the description of the topology."""
+        return self._description
+
+    def running_topologies(self) -> Mapping[str, RunningTopology]:
+        """Return this application under the empty name."""
+        return {"": self}
 
     def _topology_host(self) -> Host:
         return self._running_host()

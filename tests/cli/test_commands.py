@@ -296,6 +296,15 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
     assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out
 
 
+def test_describe_shows_the_lines_of_the_program(penstock_here: Run) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+    described = penstock_here("describe", str(example), "-v").out
+    (line,) = (n for n, text in enumerate(example.read_text().splitlines(), 1) if "flat_map_values" in text)
+    assert f"Processor: KSTREAM-FLATMAPVALUES-0000000001 (stores: []) (created at {example}:{line})\n" in described
+    assert re.sub(r" \(created at [^)]*\)", "", described) == str(load_program(example).topology.describe())
+    assert described.count("created at") == described.count("-->") + described.count("Sink: ")
+
+
 def test_describe_draws_the_topology(penstock_here: Run) -> None:
     example = Path(__file__).parents[2] / "examples" / "word_count.py"
     description = load_program(example).topology.describe()

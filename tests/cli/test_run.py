@@ -250,6 +250,7 @@ def test_a_directory_with_other_things_in_it_is_not_emptied(tmp_path: Path) -> N
     assert (tmp_path / "mine" / "thesis.txt").exists()
 
 
+@pytest.mark.slow
 def test_without_java_the_demo_says_what_to_install(tmp_path: Path) -> None:
     refused = penstock(tmp_path, "demo", "--repeat", "1", "--data-dir", str(tmp_path / "demo"), PATH="/nowhere")
     assert refused.code == 1

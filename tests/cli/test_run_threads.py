@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -74,8 +75,11 @@ def counts(servers: str) -> dict[str, int]:
 
 
 def test_an_example_runs_without_spark_and_sigterm_ends_it_behind_a_commit(tmp_path: Path) -> None:
-    with run(tmp_path, EXAMPLE, "--host", "threads", "-c", "commit.interval.ms=50") as command:
+    with run(tmp_path, EXAMPLE, "--host", "threads", "--ui-port", "0", "-c", "commit.interval.ms=50") as command:
         servers = servers_of(command)
+        shown_at = command.output().partition("shows itself at ")[2].split()[0]
+        with urlopen(f"{shown_at}health/live", timeout=60) as answer:
+            assert answer.status == 200
         write(servers, "a b a")
         assert until(lambda: counts(servers) == {"a": 2, "b": 1}), command.output()
         command.terminate()

@@ -85,6 +85,15 @@ def test_a_key_that_changes_nothing_is_named_with_the_reason(caplog: pytest.LogC
     assert caplog.messages == ["The configuration producer.buffer.memory is ignored: set queue.buffering.max.kbytes."]
 
 
+@pytest.mark.parametrize(("prefix", "warnings"), [("", 0), ("consumer.", 1)])
+def test_keys_of_metrics_have_an_effect_without_the_prefix_of_a_client(
+    prefix: str, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_client_keys(config_of({f"{prefix}metrics.recording.level": "DEBUG"}))
+    expected = f"The configuration {prefix}metrics.recording.level is ignored: set it without a prefix."
+    assert caplog.messages == [expected] * warnings
+
+
 @pytest.mark.parametrize(
     ("key", "why"),
     [

@@ -21,12 +21,15 @@ BLOCKS: Mapping[str, int] = {
     "docs/guide.md": 6,
     "docs/kafka-platform.md": 2,
     "docs/life.md": 3,
+    "docs/metrics.md": 1,
+    "docs/notebook.md": 5,
     "docs/queries.md": 5,
     "docs/security.md": 1,
-    "docs/spark.md": 4,
+    "docs/spark.md": 3,
     "docs/threads.md": 1,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 6,
+    "docs/ui.md": 1,
 }
 """How many Python blocks each page has; the tests of tests/docs and tests/host/spark/test_pages.py run all of them."""
 

@@ -4,6 +4,7 @@ tests/host/spark/test_pages.py."""
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuild
 from penstock.broker.apis import APIS
 from penstock.broker.faults import api_name
 from penstock.broker.process import BrokerProcess
+from penstock.cli.main import command
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
@@ -28,9 +30,20 @@ SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
 
 
 def test_every_block_has_a_test() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     found = {str(page.relative_to(ROOT)): len(blocks(str(page.relative_to(ROOT)))) for page in pages}
     assert {page: count for page, count in found.items() if count} == BLOCKS
+
+
+def test_the_site_lists_every_page() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
+    listed = {ROOT / "docs" / "index.md"}
+    for page in pages:
+        for block in re.findall(r"```{toctree}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+            for line in (line for line in block.splitlines() if line and not line.startswith(":")):
+                name = line.rpartition("<")[2].rstrip(">")
+                listed.add(ROOT / f"{name[1:]}.md" if name.startswith("/") else page.parent / f"{name}.md")
+    assert listed == set(pages), "docs/index.md says which part of the site a page is in"
 
 
 def test_the_readme_counts_words() -> None:
@@ -70,6 +83,41 @@ def test_the_handlers_of_the_guide_send_a_failed_record_to_the_dead_letter_queue
     with TopologyTestDriver(builder.build(), {**serdes, **names["config"]}) as driver:
         driver.create_input_topic("in", STRING, STRING).pipe_input("k", "no number")
         assert driver.create_output_topic("word-count-failed", STRING, STRING).read_key_value() == ("k", "no number")
+
+
+def test_the_page_on_notebooks(embedded_broker: BrokerProcess, tmp_path: Path) -> None:
+    config = StreamsConfig({"bootstrap.servers": embedded_broker.bootstrap_servers})
+    producer = ConfluentProducer(config)
+    producer.send("notebook-page", None, b"to be or not to be")
+    producer.close()
+    names: dict[str, Any] = {"__name__": "page"}
+    lines = {'"lines"': '"notebook-page"'}
+    broker = {"localhost:9092": embedded_broker.bootstrap_servers}
+    head = {**broker, "words.head": "first = words.head"}
+    view = {
+        **broker,
+        '"penstock.host"': f'"state.dir": {str(tmp_path)!r}, "penstock.host"',
+        "streams.view": "view = streams.view",
+    }
+    try:
+        for number, replaced in enumerate((lines, head, lines, view)):
+            run_block("docs/notebook.md", number, names, replaced)
+    finally:  # an application that was started keeps the process alive
+        if "streams" in names:
+            names["streams"].close()
+    run_block("docs/notebook.md", 4, names)
+    assert "Store counts" in names["view"]._repr_mimebundle_()["text/html"]
+    assert [record.value for record in names["first"]] == ["to", "be", "or", "not", "to"]
+    assert "counts" in names["counts"]._repr_mimebundle_(include=["image/svg+xml"])["image/svg+xml"]
+    assert dict(zip(names["frame"]["key"], names["frame"]["value"], strict=True)) == {
+        "be": 2,
+        "not": 1,
+        "or": 1,
+        "to": 2,
+    }
+    assert names["table"].num_rows == 4
+    assert names["slow"]["key"].tolist() == ["bob"]
+    assert names["slow"]["value"].tolist() == ['{"ms":30,"page":"/help"}']
 
 
 _TEST_FILE = """\
@@ -125,11 +173,17 @@ def test_the_configuration_of_the_security_page_is_valid(monkeypatch: pytest.Mon
     assert resolved("sasl.password", config["sasl.password"]) == "secret"
 
 
+def test_the_configuration_of_the_page_on_the_ui_is_valid() -> None:
+    names = given()
+    run_block("docs/ui.md", 0, names)
+    assert StreamsConfig(names["config"])["penstock.ui.port"] == 8090
+
+
 def test_the_processor_of_the_spark_page_records_metrics() -> None:
     names = given(
         RecordingLevel=RecordingLevel, MetricName=MetricName, MeasurableStat=MeasurableStat, took_ms=lambda record: 5.0
     )
-    run_block("docs/spark.md", 3, names)
+    run_block("docs/metrics.md", 0, names)
     builder = StreamsBuilder()
     builder.stream("in").process(names["Check"]).to("out")
     with TopologyTestDriver(builder.build(), {"default.key.serde": STRING, "default.value.serde": STRING}) as driver:
@@ -191,6 +245,12 @@ def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -
     assert names["last_line"] == [b"three"]
     assert names["since_noon"] == [b"two", b"three"]
     admin.close()
+
+
+@pytest.mark.parametrize("line", re.findall(r"^\$ penstock (.*)$", (ROOT / "docs" / "commands.md").read_text(), re.M))
+def test_the_command_lines_of_the_page_on_commands_are_understood(line: str) -> None:
+    name, *arguments = shlex.split(line)
+    assert command(name).make_context(name, arguments).params
 
 
 def test_the_page_of_the_broker_lists_the_apis_that_are_served() -> None:

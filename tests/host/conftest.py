@@ -3,6 +3,7 @@ is imported by name, for the tests of one host run where those of another are no
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from importlib import import_module
@@ -12,6 +13,7 @@ import pytest
 
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
+from penstock.log_context import mark_log_records
 from penstock.plan.topology import Topology
 from tests.host.support import Program, Runner
 from tests.support.brokers import RunningBroker
@@ -69,6 +71,15 @@ def start(runner: Runner) -> Iterator[Callable[..., Program]]:
             return program
 
         yield started
+
+
+@pytest.fixture
+def marked_log() -> Iterator[None]:
+    """Log records have their attributes in the test, as in a running application."""
+    before = logging.getLogRecordFactory()
+    mark_log_records()
+    yield
+    logging.setLogRecordFactory(before)
 
 
 @pytest.fixture

@@ -50,6 +50,9 @@ from penstock.errors import (
 )
 from penstock.host.api import StateQueries
 from penstock.plan.partitioning import partition_for
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.query.queryable import StoreTableType
 from penstock.state.query.request import FailureReason, QueryResult
 from penstock.testing import TopologyTestDriver
 from tests.host.support import InputRecord, Program, Runner, lines, wait_for
@@ -162,6 +165,7 @@ def test_stores_are_as_the_test_driver_shows_them(state: StateQueries, driver: T
     counts, expected = store("counts", types.key_value_store()), driver.get_key_value_store("counts")
     assert expected is not None
     assert list(counts.all()) == list(expected.all()) != []
+    assert counts.to_arrow() == expected.to_arrow()
     assert list(counts.prefix_scan("b", STRING)) == [("b", 2)]
     timestamped, expected = (
         store("counts", types.timestamped_key_value_store()),
@@ -177,6 +181,7 @@ def test_stores_are_as_the_test_driver_shows_them(state: StateQueries, driver: T
     assert expected is not None
     assert list(windows.all()) == list(expected.all()) != []
     assert list(windows.backward_all()) == list(expected.backward_all())
+    assert windows.to_arrow() == expected.to_arrow()
     assert list(windows.fetch("a", 0, 100_000)) == list(expected.fetch("a", 0, 100_000)) == [(0, 1), (60_000, 2)]
     assert list(windows.backward_fetch("a", 0, 100_000)) == [(60_000, 2), (0, 1)]
     assert windows.fetch("a", 60_000) == 2
@@ -204,6 +209,12 @@ def test_stores_are_as_the_test_driver_shows_them(state: StateQueries, driver: T
     }.items():
         assert list(getattr(sessions, method)(*arguments)) == list(getattr(expected, method)(*arguments)) != []
     assert sessions.fetch_session("a", 61_000, 63_000) == 2
+    assert sessions.to_arrow() == expected.to_arrow()
+
+    versions, expected = store("versions", StoreTableType()), driver.get_versioned_key_value_store("versions")
+    assert expected is not None
+    assert versions.to_arrow() == expected.to_arrow()
+    assert versions.to_arrow().num_rows > 0
 
 
 def test_requests_of_key_value_stores(state: StateQueries) -> None:
@@ -254,6 +265,28 @@ def test_requests_of_versioned_stores(state: StateQueries) -> None:
         ask(state, "versions", KeyQuery.with_key("a"))
     with pytest.raises(ValueError, match="must be smaller"):
         ask(state, "versions", every.from_time(2).to_time(1))
+
+
+def test_tasks_say_how_far_they_are(
+    runner: Runner, start: Callable[..., Program], source: str, config: StreamsConfig
+) -> None:
+    program = start(every_kind(source), config)
+    runner.write(source, [InputRecord(b"k", b"v", 1_000 + number, number % 2) for number in range(3)])
+    program.run_to_end()
+    runner.write(source, [InputRecord(b"k", b"v", 2_000, 0)])
+    found = {each.task_id: each for each in program.queries().task_metadata()}
+    partitions = [TopicPartition(source, number) for number in (0, 1)]
+    first = found[TaskId(0, 0)]
+    assert first.topic_partitions == {partitions[0]}
+    committed = first.committed_offsets[partitions[0]]
+    assert committed in (2, 3)  # some programs run on
+    assert (first.end_offsets[partitions[0]], first.lag) == (3, 3 - committed)
+    assert found[TaskId(0, 1)].topic_partitions == {partitions[1]}
+    assert found[TaskId(0, 1)].lag == 0
+    assert found.keys() == {TaskId(part, number) for part in (0, 1) for number in (0, 1)}
+    assert source not in {each.topic for each in found[TaskId(1, 0)].topic_partitions}
+    program.run_to_end()
+    wait_for(lambda: sum(each.lag for each in program.queries().task_metadata()) == 0)
 
 
 def test_answers_say_how_far_they_have_seen_and_may_be_bound(state: StateQueries, source: str) -> None:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock import Materialized, Processor, Record, StreamsBuilder, Topology
+from penstock.plan.picture import Figure
 from penstock.serdes import Serdes
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -87,3 +88,13 @@ def test_boxes_never_overlap(write_back: bool, data: st.DataObject) -> None:
     for number, (left, top, right, bottom) in enumerate(placed):
         for other in placed[number + 1 :]:
             assert right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+
+
+def test_figures_of_nodes_take_the_place_of_their_kinds() -> None:
+    plain = word_count().describe().to_svg()
+    svg = word_count().describe().to_svg({"KSTREAM-SINK-0000000008": Figure("7 <b>", 0.5)})
+    assert "7 <b>" in texts(svg)
+    rectangles = list(ElementTree.fromstring(svg).iter(f"{SVG}rect"))
+    assert [each.get("fill-opacity") for each in rectangles if each.get("fill-opacity")] == ["0.30"]
+    assert len({each.get("fill") for each in rectangles}) == 3  # frames, nodes, and the figure
+    assert len({each.get("fill") for each in ElementTree.fromstring(plain).iter(f"{SVG}rect")}) > 3

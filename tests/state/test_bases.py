@@ -45,6 +45,14 @@ def entries(base: Base, store: str = "s", reverse: bool = False) -> list[tuple[b
     return list(base.view(store).range(None, None, reverse))
 
 
+def test_lmdb_measures_the_bytes_of_its_entries(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path / "base")
+    assert base.measured() == {}
+    base.apply({"s": {b"%d" % number: b"v" * 100 for number in range(1_000)}}, b"one")
+    assert 100_000 < base.measured()["state-size"].total < 1_000_000
+    base.close()
+
+
 def test_a_commit_is_applied_with_its_stamp(base: Base) -> None:
     assert base.stamp() is None
     assert entries(base) == []

@@ -31,13 +31,15 @@ class RunningBroker:
     bootstrap_servers: str
 
 
+KEEPS_RECORDS = tuple(f"--log-{name}-ms=86400000" for name in ("retention-check-interval", "initial-task-delay"))
+"""Arguments of an embedded broker for records of long ago: none is deleted for its age while a test reads it."""
+
+
 @pytest.fixture(scope="session")
 def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """The embedded broker of the session."""
-    # Exported topics of state have the retention that their stores need, and may hold records of long ago: they are not
-    # checked while a test reads them.
-    never = [f"--log-{name}-ms=86400000" for name in ("retention-check-interval", "initial-task-delay")]
-    arguments = ("--log-cleaner-backoff-ms", "100", *never)
+    # Exported topics of state have the retention that their stores need, and may hold records of long ago.
+    arguments = ("--log-cleaner-backoff-ms", "100", *KEEPS_RECORDS)
     with BrokerProcess(tmp_path_factory.mktemp("broker"), arguments=arguments) as process:
         yield process
 

@@ -39,6 +39,7 @@ from penstock.exception_handlers import (
     Response,
     SerializationExceptionOrigin,
 )
+from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.processor.stateless import StreamFlatMapValues, StreamForeach, StreamMapValues, StreamPeek
@@ -289,6 +290,8 @@ def test_an_action_at_the_end_of_a_chain_has_dead_letters_too(execution: str) ->
     config = {**CONTINUE, "errors.dead.letter.queue.topic.name": "dead"}
     task = _run(topology, execution, config, "bad", "a", "bad")
     assert sent(task) == [("dead", "k", "bad", 0), ("dead", "k", "bad", 2)]
+    assert task.take_measured()[0][DEAD_LETTER_RECORDS].number == 2
+    assert DEAD_LETTER_RECORDS not in task.take_measured()[0]
 
 
 class SourceJudge(DeserializationExceptionHandler):

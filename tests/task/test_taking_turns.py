@@ -143,4 +143,4 @@ def test_each_source_counts_its_own_records(execution: str) -> None:
     measured, _ = task.take_measured()
     names = [f"KSTREAM-{name}" for name in ("SOURCE-0000000000", "SOURCE-0000000001", "MERGE-0000000002")]
     assert [measured[operation_of(PROCESS, NODE_ID, name)].number for name in names] == [3, 2, 5]
-    assert task.take_measured()[0] == {}
+    assert not any(name.startswith(PROCESS) for name in task.take_measured()[0])

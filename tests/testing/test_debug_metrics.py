@@ -50,7 +50,10 @@ class Run:
                 lines.pipe_input(key, value, timestamp)
             self.output: list[ProducedRecord] = driver.read_all_bytes()
             self.found = {
-                (name.name, *(tag for tag in name.tag_items if tag[0] not in ("client-id", "task-id"))): metric
+                (
+                    name.name,
+                    *(tag for tag in name.tag_items if tag[0] not in ("client-id", "thread-id", "task-id")),
+                ): metric
                 for name, metric in driver.metrics().items()
                 if name.group in GROUPS
             }

@@ -27,7 +27,10 @@ class Checking(Processor):
 
 
 def values(driver: TopologyTestDriver) -> dict[tuple[str, ...], Any]:
-    return {(name.name, *name.tags.values()): metric.metric_value for name, metric in driver.metrics().items()}
+    return {
+        (name.name, *(tag for key, tag in name.tag_items if key != "thread-id")): metric.metric_value
+        for name, metric in driver.metrics().items()
+    }
 
 
 @pytest.mark.parametrize("execution", ["auto", "record"])

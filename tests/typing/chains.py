@@ -13,6 +13,7 @@ from penstock import (
     KGroupedStream,
     KStream,
     KTable,
+    Record,
     Serdes,
     SessionWindows,
     StreamsBuilder,
@@ -129,3 +130,7 @@ assert_type(
     lines.flat_map_values(lambda line: line.lower().split()).group_by(lambda key, word: word).count().to_stream(),
     KStream[str, int],
 )
+
+# the first records
+assert_type(trades.head(5)[0], Record[str, Trade])
+assert_type([update.value for update in companies.head()], list[Company | None])

@@ -14,29 +14,37 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from traceback import format_exception, format_exception_only
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 
 if TYPE_CHECKING:
-    from penstock.application.prometheus import PrometheusExporter
+    from penstock.application.running_topology import RunningTopology
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
 """How long `close` waits by default."""
+
+_KEPT_ERRORS: Final = 50
+_KEPT_TRACEBACK: Final = 10_000
+"""Characters of a message and of the end of a traceback that are kept."""
 
 _NEXT: Final[Mapping[State, frozenset[State]]] = {
     State.CREATED: frozenset((State.REBALANCING, State.PENDING_SHUTDOWN)),
@@ -101,6 +109,25 @@ class CloseOptions:
         return replace(self, operation=operation)
 
 
+@dataclass(frozen=True)
+class UncaughtError:
+    """An error that has stopped all tasks. time_ms: when (ms since the epoch). error: its type and message. traceback:
+    its end. response: what followed."""
+
+    time_ms: int
+    error: str
+    traceback: str
+    response: StreamThreadExceptionResponse
+
+
+class _Server(Protocol):
+    """Shows an application to others while it runs."""
+
+    def close(self) -> None:
+        """Stop serving; harmless when called again."""
+        ...
+
+
 _HostType = TypeVar("_HostType", bound=HostLife)
 
 
@@ -112,13 +139,15 @@ class ApplicationLife(ABC, Generic[_HostType]):
         cannot be."""
         self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
         self._application_id: str = self._config.required("application.id")
-        self._exporter: PrometheusExporter | None = None
+        self._servers: list[_Server] = []
         self._changed = threading.Condition()
         self._state = State.CREATED
         self._host: _HostType | None = None
         self._released = False
         self._paused = False
         self._error: BaseException | None = None
+        self._uncaught: deque[UncaughtError] = deque(maxlen=_KEPT_ERRORS)
+        self._uncaught_count = 0
         self._listener: StateListener | None = None
         self._handler: StreamsUncaughtExceptionHandler | None = None
         self._restore_listener: StateRestoreListener | None = None
@@ -132,6 +161,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
         """Return the metrics of all that runs, by their names."""
+
+    @abstractmethod
+    def running_topologies(self) -> Mapping[str, RunningTopology]:
+        """Return what answers for each topology, by its name; the name of the only one of KafkaStreams is empty."""
 
     # ---------------------------------------- before the start
 
@@ -201,9 +234,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
             raise RuntimeError(
                 f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
             )
+        mark_log_records()
         try:
             host = self._open_host(until_end)
-            self._serve_metrics()
+            self._serve()
             with self._changed:
                 self._host = host
                 if self._paused:
@@ -348,6 +382,16 @@ class ApplicationLife(ABC, Generic[_HostType]):
         figures = {} if host is None else dict(host.statistics())
         return {**figures, "state": state.value}
 
+    def error(self) -> BaseException | None:
+        """Return the error that has ended the application, which `await_termination` raises; None without one."""
+        with self._changed:
+            return self._error
+
+    def uncaught_errors(self) -> tuple[int, Sequence[UncaughtError]]:
+        """Return how many errors have stopped all tasks since the start, and the last 50 of them, the newest last."""
+        with self._changed:
+            return self._uncaught_count, tuple(self._uncaught)
+
     def _running_host(self) -> _HostType:
         with self._changed:
             host = self._host
@@ -383,7 +427,16 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.ERROR)
 
     def _response_to(self, error: BaseException) -> StreamThreadExceptionResponse:
-        """Return what the handler decides about `error`; called by the host."""
+        """Return what the handler decides about `error`, and keep both; called by the host."""
+        response = self._decided(error)
+        text = "".join(format_exception_only(error)).strip()[:_KEPT_TRACEBACK]
+        kept = "".join(format_exception(error))[-_KEPT_TRACEBACK:]
+        with self._changed:
+            self._uncaught_count += 1
+            self._uncaught.append(UncaughtError(SystemClock().milliseconds(), text, kept, response))
+        return response
+
+    def _decided(self, error: BaseException) -> StreamThreadExceptionResponse:
         if self._handler is None:
             notes = "".join(f"\n{note}" for note in vars(error).get("__notes__", ()))
             _log.error("%s ends: %s%s", self._application_id, error, notes)
@@ -399,23 +452,25 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if self._move(State.PENDING_SHUTDOWN):
             self._move(State.NOT_RUNNING)
 
-    def _serve_metrics(self) -> None:
-        """Show the metrics to Prometheus if the configuration asks for it; raises ConfigError if the port is
-        taken."""
+    def _serve(self) -> None:
+        """Show the metrics to Prometheus, and the application in a browser, if the configuration asks for it; raises
+        ConfigError if a port is taken, or a package is missing."""
         port: int | None = self._config["penstock.metrics.prometheus.port"]
         if port is not None:
             host: str = self._config["penstock.metrics.prometheus.host"]
             module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
-            self._exporter = module.PrometheusExporter(self._shown_metrics, host, port)
+            self._servers.append(module.PrometheusExporter(self._shown_metrics, host, port))
+        if self._config["penstock.ui.port"] is not None:
+            self._servers.append(load("penstock.ui.server", "penstock.ui.port").UiServer(self, self._config))
 
     def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
-        """Close the host and what shows its metrics, once, and return whether all of it has ended."""
+        """Close the host and what shows the application, once, and return whether all of it has ended."""
         released = self._release_host(timeout_ms, leaves_group)
-        with self._changed:
-            exporter = self._exporter if released else None
-            self._exporter = None if released else self._exporter
-        if exporter is not None:
-            exporter.close()
+        if released:
+            with self._changed:
+                servers, self._servers = self._servers, []
+            for server in servers:
+                server.close()
         return released
 
     def _release_host(self, timeout_ms: int, leaves_group: bool) -> bool:

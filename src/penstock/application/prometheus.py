@@ -1,27 +1,47 @@
 """Shows metrics to Prometheus: an address that answers with their values at that moment.
 
-A metric `records-consumed-total` of the group `stream-topic-metrics` is
-`kafka_streams_stream_topic_metrics_records_consumed_total` there, its tags are labels, `client-id` as `client_id`; a
-text is a label of a value 1. The description of the topology is left out: it is a page long.
+The names are those that Kafka's metrics have there by Confluent's rules for the JMX exporter (`kafka_streams.yml` of
+jmx-monitoring-stacks), so that its dashboards work: `records-consumed-total` of the group `stream-topic-metrics` is
+`kafka_streams_stream_topic_metrics_records_consumed_total`, its tags are labels, `client-id` as `client_id`. Three
+things are special:
+
+- Metrics of consumers and producers begin with `kafka_consumer` and `kafka_producer` and have the label `client_type`.
+- A total has two names, with `_total` and without: version 1 of the JMX exporter removes the suffix.
+- The state and similar facts of an application are `kafka_streams_stream_metrics` with the value as a label, and also
+  have names of their own.
+
+Since the two names of a total may not stand side by side in the format of OpenMetrics, the answer is in the text format
+of Prometheus. The description of the topology is left out: it is a page long.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
+from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily
+from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, UntypedMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
 
-_TOO_LONG = "topology-description"
-_TOTAL = "_total"
-_ILLEGAL = re.compile("[^a-zA-Z0-9_]")
+if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
+_TEXT: Final = ""
+"""The header Accept that asks for the text format."""
+_TOO_LONG: Final = "topology-description"
+_TOTAL: Final = "_total"
+_ILLEGAL: Final = re.compile("[^a-zA-Z0-9_]")
+_CLIENT_GROUP: Final = re.compile("(consumer|producer)-.*metrics")
+_FACTS: Final = "kafka_streams_stream_metrics"
+_SAID_BY_LABELS: Final = ("state", "version", "application-id", "alive-stream-threads", "failed-stream-threads")
+"""The metrics of an application whose value Confluent's rules make a label. The value of a text is 1."""
 
 
 class PrometheusExporter:
@@ -38,10 +58,10 @@ class PrometheusExporter:
         Raises:
             ConfigError: the port is taken, or the address is not this machine's.
         """
-        registry = CollectorRegistry()
-        registry.register(_Metrics(metrics))
         try:
+            registry = _registry(metrics)
             self._server, self._thread = start_http_server(port, host, registry)
+            self._server.set_app(_in_text(make_wsgi_app(registry)))
         except OSError as error:
             raise ConfigError(
                 f"Metrics cannot be served at {host}:{port}: {error}. Set penstock.metrics.prometheus.port and "
@@ -60,6 +80,23 @@ class PrometheusExporter:
         self._thread.join()
 
 
+def _in_text(app: WSGIApplication) -> WSGIApplication:
+    """Return `app`, whatever formats a reader prefers."""
+    return lambda environ, start_response: app({**environ, "HTTP_ACCEPT": _TEXT}, start_response)
+
+
+def exposition(metrics: Callable[[], Mapping[MetricName, Metric]]) -> tuple[bytes, str]:
+    """Return metrics as Prometheus reads them, and the type of that text."""
+    encode, content_type = choose_encoder(_TEXT)
+    return encode(_registry(metrics)), content_type
+
+
+def _registry(metrics: Callable[[], Mapping[MetricName, Metric]]) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(_Metrics(metrics))
+    return registry
+
+
 class _Metrics(Collector):
     """Turns metrics into those of Prometheus when it asks."""
 
@@ -69,34 +106,61 @@ class _Metrics(Collector):
     def collect(self) -> Iterable[Family]:
         shown = [metric for name, metric in self._metrics().items() if name.name != _TOO_LONG]
         shown.sort(key=_family_name)
+        names = set(map(_family_name, shown))
         for name, same in groupby(shown, key=_family_name):
-            yield from _families(name, list(same))
+            metrics = list(same)
+            yield _family_of(name, metrics)
+            short = name.removesuffix(_TOTAL)
+            if short not in names:
+                yield _with_samples(GaugeMetricFamily(short, metrics[0].metric_name.description), short, metrics)
+        yield _facts(shown)
+
+
+def prometheus_name(group: str, name: str) -> str:
+    """Return the name that the metric `name` of a group has for Prometheus."""
+    client = _CLIENT_GROUP.fullmatch(group)
+    return _legal(f"kafka_{'streams' if client is None else client[1]}_{group}_{name}")
 
 
 def _family_name(metric: Metric) -> str:
-    name = metric.metric_name
-    return _legal(f"kafka_streams_{name.group}_{name.name}")
+    return prometheus_name(metric.metric_name.group, metric.metric_name.name)
 
 
-def _families(name: str, metrics: list[Metric]) -> Iterator[Family]:
+def _family_of(name: str, metrics: list[Metric]) -> Family:
     first = metrics[0].metric_name
     if isinstance(metrics[0].metric_value, str):
         info = InfoMetricFamily(name, first.description)
         for metric in metrics:
             text = {_legal(first.name): str(metric.metric_value)}
             info.add_sample(f"{name}_info", {**_labels(metric), **text}, 1.0)
-        yield info
-        return
-    # a user may give the metrics of one name different tags, which the families of the library cannot have
+        return info
     kind = CounterMetricFamily if name.endswith(_TOTAL) else GaugeMetricFamily
-    family = kind(name, first.description)
+    return _with_samples(kind(name, first.description), name, metrics)
+
+
+def _with_samples(family: Family, name: str, metrics: Iterable[Metric]) -> Family:
+    # a user may give the metrics of one name different tags, which the families of the library cannot have
     for metric in metrics:
         family.add_sample(name, _labels(metric), float(metric.metric_value))
-    yield family
+    return family
+
+
+def _facts(metrics: Iterable[Metric]) -> Family:
+    """Return what the metrics say of the application, as Confluent's rules have it."""
+    family = UntypedMetricFamily(_FACTS, "What the application is, by the labels")
+    for metric in metrics:
+        name, value = metric.metric_name, metric.metric_value
+        if name.group == "stream-metrics" and name.name in _SAID_BY_LABELS:
+            labels = {**_labels(metric), _legal(name.name): str(value)}
+            family.add_sample(_FACTS, labels, 1.0 if isinstance(value, str) else float(value))
+    return family
 
 
 def _labels(metric: Metric) -> dict[str, str]:
-    return {_legal(key): text for key, text in metric.metric_name.tags.items()}
+    name = metric.metric_name
+    client = _CLIENT_GROUP.fullmatch(name.group)
+    type_ = {} if client is None else {"client_type": client[1]}
+    return {**type_, **{_legal(key): text for key, text in name.tags.items()}}
 
 
 def _legal(text: str) -> str:

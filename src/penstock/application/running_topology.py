@@ -8,26 +8,39 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 from penstock import __version__
+from penstock.application.store_view import StoreView
+from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsNotStartedError, StreamsStoppedError
-from penstock.host.api import Host, Staleness, State, StateQueries
+from penstock.host.api import Host, Staleness, State, StateQueries, TaskMetadata
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import NOT_MEASURED, streams_metrics
+from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
+from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
-from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.queryable import StoreQueryParameters, StoreTableType
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
+
+_ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
+"""The states in which stores may be read."""
+
+_WITH_TASKS: Final = frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN))
+"""The states in which something runs the tasks."""
 
 
 class Identity(NamedTuple):
-    """By what metrics tell a topology: its application.id, its client id, and its description."""
+    """By what metrics tell a topology: its application.id, its client id, and its description; and how many errors have
+    stopped all its tasks."""
 
     application_id: str
     client_id: str
     description: str
+    errors: int
 
 
 class RunningTopology(ABC):
@@ -40,6 +53,10 @@ class RunningTopology(ABC):
     @abstractmethod
     def _identity(self) -> Identity:
         """Return by what metrics tell the topology."""
+
+    @abstractmethod
+    def describe(self) -> TopologyDescription:
+        """Return the description of the topology, which draws it too (Kafka: Topology.describe)."""
 
     @abstractmethod
     def _topology_host(self) -> Host:
@@ -57,6 +74,8 @@ class RunningTopology(ABC):
             "topology-description": identity.description,
             "state": state.value,
             "client-state": list(State).index(state),
+            "alive-stream-threads": int(state in _WITH_TASKS),
+            "failed-stream-threads": identity.errors,
         }
         try:
             host = self._topology_host()
@@ -65,6 +84,11 @@ class RunningTopology(ABC):
         return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
 
     # ---------------------------------------- interactive queries
+
+    def state_stores(self) -> Mapping[str, StoreBuilder]:
+        """Return what describes the stores of the topology, global ones too, by name; raises StreamsNotStartedError
+        if the application was not started yet."""
+        return self._queries().stores()
 
     def store(self, parameters: StoreQueryParameters) -> Any:
         """Return a store to be read, as of the newest commit at each read.
@@ -82,7 +106,7 @@ class RunningTopology(ABC):
             UnknownStateStoreError: the topology has no store of that name.
         """
         state = self.state()
-        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
+        if state not in _ANSWERING:
             raise RuntimeError(f"KafkaStreams is not running. State is {state.value}.")
         return self._queries().store(parameters)
 
@@ -97,7 +121,7 @@ class RunningTopology(ABC):
             UnsupportedOperationError: Kafka refuses such a query of such a store.
         """
         state = self.state()
-        if state not in (State.CREATED, State.RUNNING, State.REBALANCING):
+        if state not in _ANSWERING:
             raise StreamsStoppedError(
                 f"KafkaStreams has been stopped ({state.value}). This instance can no longer serve queries."
             )
@@ -113,6 +137,35 @@ class RunningTopology(ABC):
         """
         return self._topology_host().table(store_name)
 
+    def view(self, store_name: str, refresh_ms: Duration = 1_000, rows: int = 20) -> StoreView:
+        """Return a view of a store that redraws itself in place where a notebook shows it, until the application ends;
+        it closes an earlier view of the same store.
+
+        Args:
+            store_name: the name of the store, of any kind.
+            refresh_ms: how often the store is read (ms).
+            rows: how many entries are shown at most.
+
+        Raises:
+            ValueError: `refresh_ms` or `rows` is below 1.
+            StreamsNotStartedError, RuntimeError, UnknownStateStoreError: as `store`.
+        """
+        refresh = milliseconds(refresh_ms, "refresh_ms")
+        for name, number in (("refresh_ms", refresh), ("rows", rows)):
+            if number < 1:
+                raise ValueError(f"{name} must be 1 or more, got {number}.")
+        store = self.store(StoreQueryParameters.from_name_and_type(store_name, StoreTableType()))
+        if store_name in self._views:
+            self._views[store_name].close()
+        view = StoreView(store, lambda: self.state() not in _ANSWERING, refresh, rows)
+        self._views[store_name] = view
+        return view
+
+    @cached_property
+    def _views(self) -> dict[str, StoreView]:
+        """The last view of each store."""
+        return {}
+
     def staleness(self) -> Staleness:
         """Return as of when state is read now: epoch, time (ms) of its commit, and age (ms); raises as `store`."""
         return self._queries().staleness()
@@ -121,6 +174,16 @@ class RunningTopology(ABC):
         """Return how far each partition of each store is behind its source topics, by store and partition; asks the
         brokers how far these go. Raises StreamsNotStartedError, and KafkaError if no broker answers."""
         return self._queries().all_local_store_partition_lags()
+
+    def task_metadata(self) -> tuple[TaskMetadata, ...]:
+        """Return how far each task of this program has read and committed, by its id; asks the brokers.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            StateStoreNotAvailableError: no task runs, or nothing has been committed yet.
+            KafkaError: no broker answers.
+        """
+        return self._queries().task_metadata()
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None

@@ -9,6 +9,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from types import FrameType
 from typing import Annotated, Any, Final
 
@@ -57,6 +58,12 @@ def parsed_settings(settings: list[str] | None, option: str = "--config") -> dic
             raise typer.BadParameter(f"expected KEY=VALUE, got {setting!r}", param_hint=option)
         parsed[key.strip()] = value.strip()
     return parsed
+
+
+def parsed_time(text: str) -> int:
+    """Return a time such as 2030-01-31T12:00, in this machine's zone unless it names one, in ms since the epoch; raises
+    ValueError for other texts."""
+    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def print_json(answer: Any) -> None:

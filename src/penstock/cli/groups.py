@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import AsJson, Settings, out, print_json
+from penstock.cli.common import AsJson, Settings, out, parsed_time, print_json
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, counted
@@ -138,7 +137,7 @@ def _positions(admin: ConfluentAdmin, partitions: list[TopicPartition], to: str)
         first = admin.beginning_offsets(partitions)
         return {each: min(max(int(to), first[each]), end[each]) for each in partitions}
     try:
-        timestamp = round(datetime.fromisoformat(to).timestamp() * 1000)
+        timestamp = parsed_time(to)
     except ValueError as error:
         raise typer.BadParameter(
             f"expected earliest, latest, an offset or a time such as 2030-01-31T12:00, got {to!r}", param_hint="--to"

@@ -17,13 +17,18 @@ from penstock.errors import StreamsError
 from penstock.extras import load
 
 _COMMANDS: Final = {
+    "new": "Create a project: a program, its test, and what they need.",
     "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
+    "dev": "Run a program, and go on with its state whenever the file is saved.",
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
+    "ui": "Show over HTTP an application that another process runs, and what a program would change.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
+    "redrive": "Write dead letters back to where they came from, each once.",
+    "mirror": "Copy topics to another cluster, each record once.",
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe, change and delete topics.",
     "groups": "List, describe, reset and delete consumer groups.",
@@ -46,7 +51,7 @@ class _UnloadedCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         """Return the context in which the command itself runs."""
-        return _command(str(self.name)).make_context(info_name, args, parent, **extra)
+        return command(str(self.name)).make_context(info_name, args, parent, **extra)
 
 
 class _Commands(TyperGroup):
@@ -61,7 +66,8 @@ class _Commands(TyperGroup):
         return _UnloadedCommand(cmd_name, _COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
 
 
-def _command(name: str) -> Any:
+def command(name: str) -> Any:
+    """Return the command `name` with its options, and import what it needs."""
     module = load(f"penstock.cli.{_MODULES.get(name, name)}", f"penstock {name}")
     found = getattr(module, name, None)
     if found is None:

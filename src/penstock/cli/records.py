@@ -13,11 +13,11 @@ import typer
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
-from penstock.cli.serdes import NULL, SerdeName, from_json, from_text, to_json, to_text
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
 from penstock.record import Headers, RecordBatch, TopicPartition
+from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
 
 _POLL_MS = 200
 _POLL_RECORDS = 1000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -23,6 +23,9 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.open import check_host
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
+
+DEFAULT_UI_PORT: Final = 8090
+"""The port of `penstock run --ui`."""
 
 
 class HostName(StrEnum):
@@ -46,6 +49,11 @@ def run(
     host: HostOption = None,
     port: Port = DEFAULT_PORT,
     data_dir: DataDir = None,
+    ui: Annotated[bool, typer.Option("--ui", help="Show the application over HTTP while it runs.")] = False,
+    ui_port: Annotated[
+        int | None,
+        typer.Option("--ui-port", min=0, max=65535, help="Port for --ui, which it implies; 0 for a free one."),
+    ] = None,
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
@@ -55,23 +63,32 @@ def run(
         overrides["penstock.host"] = host.value
     if verbose:
         set_verbose(True)
+    if ui_port is not None:
+        overrides["penstock.ui.port"] = ui_port
     program = load_program(file)
     configured = program.configured(overrides)
+    if ui and configured["penstock.ui.port"] is None:
+        overrides["penstock.ui.port"] = DEFAULT_UI_PORT
     check_host(configured)
     if verbose and configured["penstock.host"] == HostName.spark:
         overrides.setdefault("penstock.spark.log.level", "info")
-    with terminating(), _with_broker(program, program.configured(overrides), port, data_dir) as settings:
-        streams = KafkaStreams(program.topology, settings)
-        # The command reports the error that ends it, once.
-        streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
-        try:
-            if until_end:
-                streams.run_to_end()
-            else:
-                with streams:
-                    streams.await_termination()
-        finally:
-            _tell_what_was_done(streams)
+    with terminating(), with_broker(program, program.configured(overrides), port, data_dir) as settings:
+        run_program(program, settings, until_end)
+
+
+def run_program(program: Program, settings: StreamsConfig, until_end: bool = False) -> None:
+    """Run the topology of a program until it ends, or the topics do; raises the error that ends it."""
+    streams = KafkaStreams(program.topology, settings)
+    # The command reports the error that ends it, once.
+    streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
+    try:
+        if until_end:
+            streams.run_to_end()
+        else:
+            with streams:
+                streams.await_termination()
+    finally:
+        _tell_what_was_done(streams)
 
 
 def _tell_what_was_done(streams: KafkaStreams) -> None:
@@ -95,12 +112,15 @@ def describe(
     format: Annotated[
         Format, typer.Option("--format", "-f", help="Kafka's text, a mermaid flowchart or an SVG picture.")
     ] = Format.text,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Show the line of the program that made each node.")
+    ] = False,
 ) -> None:
     """Show the topology of a program in Kafka's text, or draw it."""
     description = load_program(file).topology.describe()
     match format:
         case Format.text:
-            shown = str(description)
+            shown = description.with_lines() if verbose else str(description)
         case Format.mermaid:
             shown = description.to_mermaid()
         case Format.svg:
@@ -109,7 +129,7 @@ def describe(
 
 
 @contextmanager
-def _with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
+def with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
     """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers."""
     if config["bootstrap.servers"] is not None:
         yield config
@@ -127,11 +147,11 @@ def _with_broker(program: Program, config: StreamsConfig, port: int, data_dir: P
             raise
         configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
         err.print(f"A broker runs at {broker.bootstrap_servers} for this run; its data is in {directory}.")
-        _create_missing_topics(program, configured)
+        create_missing_topics(program, configured)
         yield configured
 
 
-def _create_missing_topics(program: Program, config: StreamsConfig) -> None:
+def create_missing_topics(program: Program, config: StreamsConfig) -> None:
     """Create the topics that the topology reads and writes, as a broker for development does."""
     built = program.topology.build(config.required("application.id"))
     named = {topic for each in built.subtopologies for topic in (*each.source_topics, *each.sink_topics)}

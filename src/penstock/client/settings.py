@@ -148,6 +148,9 @@ _JAVA_CLASS = "it names a Java class"
 _PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
+_METRICS = ("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms")
+"""Keys that have an effect, but not with the prefix of a client."""
+
 _WITHOUT_EFFECT: Mapping[str, str] = {
     "acceptable.recovery.lag": _ASSIGNMENT,
     "allow.os.group.write.access": "only the user may read the directories; see docs/security.md",
@@ -177,9 +180,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "max.warmup.replicas": _ASSIGNMENT,
     "metadata.max.idle.ms": "librdkafka forgets no topic that it uses",
     "metric.reporters": f"{_JAVA_CLASS}; see metrics() and penstock.metrics.prometheus.port",
-    "metrics.num.samples": "set it without a prefix",
-    "metrics.recording.level": "set it without a prefix",
-    "metrics.sample.window.ms": "set it without a prefix",
+    **dict.fromkeys(_METRICS, "set it without a prefix"),
     "num.standby.replicas": _ASSIGNMENT,
     "num.stream.threads": "the cores of Spark run tasks; set penstock.spark.master and penstock.spark.partitions",
     "partitioner.adaptive.partitioning.enable": _PARTITIONER,
@@ -276,7 +277,7 @@ def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]
     """Warn of the user's keys that have a row, and an effect on other hosts only. acted_on: those with an effect on
     this one."""
     for key in config.given():
-        if key in KEYS and key in _WITHOUT_EFFECT and key not in acted_on:
+        if key in KEYS and key in _WITHOUT_EFFECT and key not in (*acted_on, *_METRICS):
             warn_without_effect(key, _WITHOUT_EFFECT[key])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from penstock.dsl.arguments import inheriting, option
@@ -16,12 +16,12 @@ from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
 from penstock.dsl.type_variables import K, V
 from penstock.errors import TopologyError
+from penstock.notebook import failed, mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.explicit_names import generated_names
 from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX
-from penstock.plan.lower import lower
 from penstock.plan.offset_reset import EARLIEST
-from penstock.plan.optimize import optimizations, optimize
+from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
 from penstock.plan.topology import Topology, check_no_pattern
@@ -38,7 +38,8 @@ class StreamsBuilder:
         """Start with an empty program; topology_config: the configuration that must be known while it is built."""
         self._topology_config = topology_config
         self._graph = Graph(
-            Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable)
+            Shells(stream=KStream, table=KTable, grouped_stream=KGroupedStream, grouped_table=KGroupedTable),
+            topology_config,
         )
 
     def stream(
@@ -216,12 +217,20 @@ class StreamsBuilder:
         Raises TopologyError if it is invalid, or has generated names that the TopologyConfig forbids, and ConfigError
         for unknown optimisations.
         """
-        plan = self._graph.plan()
-        topology = lower(optimize(plan, optimizations(config or {})), self._topology_config)
-        unnamed = generated_names(plan)
+        topology = self._graph.topology(optimizations(config or {}))
+        unnamed = generated_names(self._graph.plan())
         if unnamed and self._topology_config is not None and self._topology_config.ensure_explicit_names:
             raise TopologyError(unnamed)
         return topology
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        try:
+            forms = self._graph.topology().describe().forms("StreamsBuilder")
+        except TopologyError as error:
+            forms = failed("StreamsBuilder", error)
+        return mime_bundle(forms, include, exclude)
 
 
 def _in_order(

@@ -7,13 +7,22 @@ not import one another.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from penstock.config import StreamsConfig
+from penstock.errors import TopologyError
+from penstock.extras import load
+from penstock.notebook import Forms, failed
+from penstock.plan.lower import lower
 from penstock.plan.names import InternalNameProvider
-from penstock.plan.nodes import GraphNode, NodeId, Plan
+from penstock.plan.nodes import Foreach, GraphNode, NodeId, Plan, Process
+from penstock.plan.optimize import optimize
+from penstock.plan.topology import Topology
+from penstock.plan.topology_config import TopologyConfig
 from penstock.plan.user_lines import calling_line
+from penstock.processor.api import ProcessorSupplier
 from penstock.serdes import Serde
 
 if TYPE_CHECKING:
@@ -22,6 +31,7 @@ if TYPE_CHECKING:
     from penstock.dsl.options import Grouped
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
+    from penstock.host.head import Head
 
 
 @dataclass(frozen=True)
@@ -37,15 +47,64 @@ class Shells:
 class Graph:
     """The nodes that one StreamsBuilder has made so far (Kafka class: InternalStreamsBuilder)."""
 
-    def __init__(self, shells: Shells) -> None:
-        """Start without nodes."""
+    def __init__(self, shells: Shells, topology_config: TopologyConfig | None) -> None:
+        """Start without nodes; topology_config: what must be known while they become a topology."""
         self.names = InternalNameProvider()
         self._shells = shells
+        self._topology_config = topology_config
         self._nodes: dict[NodeId, GraphNode] = {}
 
     def plan(self) -> Plan:
         """Return the nodes created so far, in the order of creation."""
         return dict(self._nodes)
+
+    def topology(self, optimizations: frozenset[str] = frozenset()) -> Topology:
+        """Return the topology of the nodes created so far with these optimisations; raises TopologyError if they
+        cannot be one."""
+        return lower(optimize(self.plan(), optimizations), self._topology_config)
+
+    def forms(self, kind: str, id: NodeId, key_serde: Serde | None, value_serde: Serde | None) -> Forms:
+        """Return how what users hold of the node `id`, such as a KStream, shows itself in a notebook: with all that
+        leads to the node."""
+        title = f"{kind} {self.name_of(id)}"
+        facts = {"keys": _name(key_serde), "values": _name(value_serde)}
+        end = Foreach(name=f"{self.name_of(id)}-shown", action=lambda key, value: None)
+        try:
+            whole = self._ending_in(id, end)
+        except TopologyError as error:
+            return failed(title, error)
+        return whole.upstream_of(*whole.parents_of(end.name)).describe().forms(title, facts)
+
+    def head(
+        self,
+        id: NodeId,
+        serdes: tuple[Serde | None, Serde | None],
+        limit: int,
+        config: StreamsConfig | Mapping[str, Any] | None,
+        max_records: int,
+        *between: GraphNode,
+    ) -> Head[Any, Any]:
+        """Return the first records of the node `id`, which has these `serdes`, behind the nodes `between`; see
+        `KStream.head`."""
+        name = f"{self.name_of(id)}-head"
+
+        def ending_in(supplier: ProcessorSupplier) -> Topology:
+            end = Process(name=name, supplier=supplier, store_names=())
+            return self._ending_in(id, *between, end).upstream_of(name)
+
+        host = load("penstock.host.head", "head()")
+        records, read = host.first_records(ending_in, limit, config, max_records)
+        head: Head[Any, Any] = host.Head(records, read, *serdes)
+        return head
+
+    def _ending_in(self, id: NodeId, *nodes: GraphNode) -> Topology:
+        """Return the topology of a copy of this graph, with `nodes` one below the other below the node `id`."""
+        plan = dict(self._nodes)
+        for node in nodes:
+            following = len(plan)
+            plan[following] = replace(node, parents=(id,))
+            id = following
+        return lower(optimize(plan, frozenset()), self._topology_config)
 
     def add(self, node: GraphNode) -> NodeId:
         """Add `node` and return its id."""
@@ -100,3 +159,7 @@ class Graph:
     def grouped_table(self, id: NodeId, grouped: Grouped) -> KGroupedTable:
         """Return the entries of node `id`, which have their new keys, with the options `grouped`."""
         return self._shells.grouped_table(self, id, grouped)
+
+
+def _name(serde: Serde | None) -> str:
+    return "default serde" if serde is None else type(serde.with_defaults(None, None)).__name__

@@ -8,9 +8,10 @@ configuration has no default.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.config import StreamsConfig
 from penstock.dsl.arguments import inherited, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
@@ -19,6 +20,7 @@ from penstock.dsl.options import Grouped, Materialized, Named, Produced, Reparti
 from penstock.dsl.printed import Printed
 from penstock.dsl.stream_joins import StreamJoins
 from penstock.dsl.type_variables import KR, VR, K, V
+from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.internal_topics import DATA_FRAME_SINK_SUFFIX
 from penstock.plan.subtopology import DataFrameSink, TopicNameExtractor
@@ -43,6 +45,7 @@ from penstock.serdes.format import are_alike
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.table import KTable
+    from penstock.host.head import Head
 
 
 class KStream(StreamJoins[K, V]):
@@ -77,6 +80,33 @@ class KStream(StreamJoins[K, V]):
     def value_serde(self) -> Serde | None:
         """Serde of the values that operators inherit, None if the default of the configuration applies."""
         return self._value_serde
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return mime_bundle(self._graph.forms("KStream", self._id, self._key_serde, self._value_serde), include, exclude)
+
+    def head(
+        self, n: int = 20, config: StreamsConfig | Mapping[str, Any] | None = None, max_records: int = 100_000
+    ) -> Head[K, V]:
+        """Return the first records of this stream, for a look at it in a notebook.
+
+        The inline host reads the source topics from the beginning through the topology up to here, and stops; it
+        commits, writes and creates nothing.
+
+        Args:
+            n: how many records to return at most.
+            config: the configuration, with bootstrap.servers, which the environment may set too
+                (PENSTOCK_BOOTSTRAP_SERVERS), and the default serdes.
+            max_records: how many records of the source topics to read at most, of each global table that many too.
+
+        Raises:
+            ValueError: `n` or `max_records` is below 1.
+            ConfigError: bootstrap.servers is missing, or a value cannot be.
+            TopologyError: the program cannot be built.
+            StreamsError: a source topic is missing, no broker answers, or a processor fails.
+        """
+        return self._graph.head(self._id, (self._key_serde, self._value_serde), n, config, max_records)
 
     # ---------------------------------------- operators that keep the key
 

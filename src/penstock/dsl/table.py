@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+from penstock.config import StreamsConfig
 from penstock.dsl.arguments import inherited, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
@@ -13,6 +14,7 @@ from penstock.dsl.suppressed import StrictBufferConfig, Suppressed
 from penstock.dsl.table_joins import TableJoins
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.errors import TopologyError
+from penstock.notebook import mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.suppliers import ValueTransformerSupplierLike, checked_value_transformer_supplier
 from penstock.plan.upstream import window_grace_ms
@@ -26,6 +28,7 @@ from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 if TYPE_CHECKING:
     from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.stream import KStream
+    from penstock.host.head import Head
 
 
 class KTable(TableJoins[K, V]):
@@ -54,6 +57,31 @@ class KTable(TableJoins[K, V]):
     def queryable_store_name(self) -> str | None:
         """The name of the table's store if the user named it, None if the table cannot be queried."""
         return self._queryable_store_name
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return mime_bundle(self._graph.forms("KTable", self._id, self._key_serde, self._value_serde), include, exclude)
+
+    def head(
+        self, n: int = 20, config: StreamsConfig | Mapping[str, Any] | None = None, max_records: int = 100_000
+    ) -> Head[K, V | None]:
+        """Return the first updates of this table, None for a delete; see `KStream.head`.
+
+        Args:
+            n: how many updates to return at most.
+            config: the configuration, with bootstrap.servers, which the environment may set too
+                (PENSTOCK_BOOTSTRAP_SERVERS), and the default serdes.
+            max_records: how many records of the source topics to read at most, of each global table that many too.
+
+        Raises:
+            ValueError: `n` or `max_records` is below 1.
+            ConfigError: bootstrap.servers is missing, or a value cannot be.
+            TopologyError: the program cannot be built.
+            StreamsError: a source topic is missing, no broker answers, or a processor fails.
+        """
+        between = nodes.TableToStream(name=f"{self._graph.name_of(self._id)}-updates")
+        return self._graph.head(self._id, (self._key_serde, self._value_serde), n, config, max_records, between)
 
     # ---------------------------------------- operators that keep the key
 

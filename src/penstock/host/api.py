@@ -9,7 +9,8 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol, Self
 
 from penstock.metrics.host_metrics import Measured
-from penstock.plan.subtopology import StreamPartitioner
+from penstock.plan.subtopology import StreamPartitioner, TaskId
+from penstock.record import TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
@@ -79,6 +80,47 @@ class Staleness(NamedTuple):
     age_ms: int | None
 
 
+class CommitFigures(NamedTuple):
+    """What a commit took. number: of the commit, on Spark the epoch. committed_at_ms: when it ended, in ms since the
+    epoch. records: that tasks processed for it. phases_ms: how long (ms) it was in each phase, in their order."""
+
+    number: int
+    committed_at_ms: int
+    records: int
+    phases_ms: Mapping[str, float]
+
+
+RECENT_COMMITS: Final = 60
+"""Commits whose figures a host keeps."""
+
+
+@dataclass(frozen=True)
+class TaskMetadata:
+    """How far a task is in the partitions of brokers that it reads (Kafka class: TaskMetadata).
+
+    committed_offsets: the next offset to be read after the last commit; before the first commit of a partition, the
+    first offset that it has. end_offsets: the offset behind its last committed record.
+    """
+
+    task_id: TaskId
+    committed_offsets: Mapping[TopicPartition, int]
+    end_offsets: Mapping[TopicPartition, int]
+
+    @property
+    def topic_partitions(self) -> frozenset[TopicPartition]:
+        """The partitions."""
+        return frozenset(self.end_offsets)
+
+    def lag_of(self, partition: TopicPartition) -> int:
+        """Return how many offsets of `partition` are to come."""
+        return max(0, self.end_offsets[partition] - self.committed_offsets[partition])
+
+    @property
+    def lag(self) -> int:
+        """How many offsets of all its partitions are to come."""
+        return sum(map(self.lag_of, self.end_offsets))
+
+
 class StateQueries(Protocol):
     """Answers interactive queries of one application; every answer is as of one commit."""
 
@@ -108,6 +150,10 @@ class StateQueries(Protocol):
 
     def streams_metadata(self) -> list[StreamsMetadata]:
         """Return what each program of the application has: stores, and the partitions that it reads."""
+        ...
+
+    def task_metadata(self) -> tuple[TaskMetadata, ...]:
+        """Return how far each task of this program is, by its id; asks the brokers."""
         ...
 
     def __enter__(self) -> Self: ...

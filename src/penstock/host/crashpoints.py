@@ -66,6 +66,13 @@ And of an instance on the threads host, the epoch being the number of commits si
     state.restored          the state is restored, no processor is initialised
     state.sealed            the instance ends, and some of its bases are marked as complete
     state.cleaned           the state of a task that others have is deleted
+
+And of `penstock redrive` and `penstock mirror`, the epoch being the number of transactions since the start:
+
+    transfer.fenced         earlier processes are fenced, the progress is not read
+    transfer.read           the records of a transaction are read, nothing of it is sent
+    transfer.sent           records and progress are sent, the transaction is open
+    transfer.committed      the transaction is committed
 """
 
 from __future__ import annotations
@@ -134,6 +141,13 @@ THREADS_POINTS = (
     "state.cleaned",
 )
 
+TRANSFER_POINTS = (
+    "transfer.fenced",
+    "transfer.read",
+    "transfer.sent",
+    "transfer.committed",
+)
+
 
 class _Order(NamedTuple):
     point: str
@@ -150,7 +164,7 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS)
+    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS, *TRANSFER_POINTS)
     if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "

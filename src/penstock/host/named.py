@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -28,6 +29,7 @@ class NamedHosts:
         self._states: dict[str, State] = {}
         self._listener: HostListener | None = None
         self._failed = False
+        self._errors: Counter[str] = Counter()
 
     # ---------------------------------------- one by one
 
@@ -64,6 +66,11 @@ class NamedHosts:
         with self._lock:
             return self._states.get(name, State.CREATED)
 
+    def errors_of(self, name: str) -> int:
+        """Return how many errors have stopped all tasks of the host `name`."""
+        with self._lock:
+            return self._errors[name]
+
     def _start(self, name: str, host: Host) -> None:
         self.changed(name, State.REBALANCING)
         host.start(_Listener(self, name))
@@ -72,6 +79,7 @@ class NamedHosts:
         with self._lock:
             del self._hosts[name]
             del self._states[name]
+            del self._errors[name]
         self._tell()
 
     # ---------------------------------------- all topologies
@@ -158,6 +166,8 @@ class NamedHosts:
     def response_to(self, name: str, error: BaseException) -> StreamThreadExceptionResponse:
         """Return what the application decides about an error of the host `name`."""
         assert self._listener is not None
+        with self._lock:
+            self._errors[name] += 1
         error.add_note(f"in the named topology {name}")
         return self._listener.on_failure(error)
 

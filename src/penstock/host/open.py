@@ -28,6 +28,20 @@ _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.
 configuration."""
 
 
+_WATCHES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver.watching", "CheckpointWatch")}
+"""Name of the host -> module and class of what follows an application that another process runs; called as those of
+_QUERIES."""
+
+
+def open_watch(built: BuiltTopology, config: StreamsConfig) -> Host:
+    """Return what follows, from its checkpoint, an application that another process runs; not yet started.
+
+    Raises ConfigError if the host keeps no checkpoint that others can read, or one of its packages is not installed.
+    """
+    watch: Host = _load(_WATCHES, config)(built, config)
+    return watch
+
+
 def open_host(
     built: BuiltTopology,
     config: StreamsConfig,

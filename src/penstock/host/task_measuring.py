@@ -1,21 +1,33 @@
-"""What a host measures of a task itself: how long it takes for a record, and how old records are behind its sinks."""
+"""What a host measures of a task itself: how long it takes for a record, how old records are behind its sinks, its
+stream time, and which of its nodes dropped records."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 
-from penstock.metrics.host_metrics import NODE_ID, PROCESS, RECORD_E2E_LATENCY, operation_of
-from penstock.metrics.measurements import NOTHING, Measurement
+from penstock.metrics.host_metrics import (
+    DROPPED_RECORDS,
+    NODE_ID,
+    PROCESS,
+    RECORD_E2E_LATENCY,
+    STREAM_TIME,
+    operation_of,
+    output_age,
+)
+from penstock.metrics.measurements import NOTHING, Measurement, buckets_of
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
-from penstock.record import PartitionBatch
+from penstock.record import NO_TIMESTAMP, PartitionBatch
+from penstock.task.stream_task import TaskCommit
 
 
 class TaskMeasuring:
     """Measures one task, until it is taken (Kafka metrics: process-latency, record-e2e-latency)."""
 
-    def __init__(self, spec: SubtopologySpec) -> None:
-        """Measure a task of the sub-topology `spec`."""
+    def __init__(self, spec: SubtopologySpec, between: Container[str]) -> None:
+        """Measure a task of the sub-topology `spec`. between: the topics through which tasks send to one another."""
+        self._between = between
+        self._dropped: Mapping[str, int] = {}
         self._latencies = {
             topic: operation_of(RECORD_E2E_LATENCY, NODE_ID, sink) for topic, sink in _sinks_by_topic(spec).items()
         }
@@ -30,14 +42,29 @@ class TaskMeasuring:
     def written(self, output: Iterable[PartitionBatch], now_ms: int) -> None:
         """Take how old (ms) the records are that sinks have written by `now_ms`."""
         for topic, _, batch, _ in output:
+            times = batch.timestamps
+            if topic not in self._between and len(batch):
+                for bucket, number in buckets_of(now_ms - times).items():
+                    self._add(output_age(bucket), Measurement(number, float(number * now_ms), now_ms, now_ms))
             operation = self._latencies.get(topic)
             if operation is not None and len(batch):
-                times = batch.timestamps
                 total = float(now_ms * len(times) - times.sum())
                 self._add(
                     operation,
                     Measurement(len(times), total, float(now_ms - times.max()), float(now_ms - times.min())),
                 )
+
+    def prepared(self, commit: TaskCommit, now_ms: int) -> None:
+        """Take what the task is about to commit at `now_ms`: output, stream time, and what was dropped since the commit
+        before."""
+        self.written(commit.output, now_ms)
+        if commit.checkpoint.stream_time != NO_TIMESTAMP:
+            time = float(commit.checkpoint.stream_time)
+            self._measured[STREAM_TIME] = Measurement(1, time, time, time)
+        for place, records in commit.dropped_records.items():
+            if more := records - self._dropped.get(place, 0):
+                self._add(operation_of(DROPPED_RECORDS, NODE_ID, place), Measurement(more, float(more), 1.0, 1.0))
+        self._dropped = commit.dropped_records
 
     def take(self) -> dict[str, Measurement]:
         """Give up what was measured since the last time, by operation."""

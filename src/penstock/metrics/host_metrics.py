@@ -12,7 +12,17 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
-from penstock.metrics.measurements import MOST_KEYS, Measurement, Sampled, SampledMeasurements
+from penstock.metrics.measurements import (
+    MOST_KEYS,
+    NOTHING,
+    Measurement,
+    Sampled,
+    SampledMeasurements,
+    age_of,
+    age_quantile,
+    bucket_of,
+)
+from penstock.record import TopicPartition
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
@@ -25,7 +35,15 @@ PUNCTUATE: Final = "punctuate"
 DROPPED_RECORDS: Final = "dropped-records"
 RECORD_LATENESS: Final = "record-lateness"
 RECORD_E2E_LATENCY: Final = "record-e2e-latency"
+DEAD_LETTER_RECORDS: Final = "dead-letter-records"
+POLL: Final = "poll"
+POLL_RECORDS: Final = "poll-records"
+TASK_CREATED: Final = "task-created"
+TASK_CLOSED: Final = "task-closed"
 HIT_RATIO: Final = "hit-ratio"
+OUTPUT_AGE: Final = "committed-output-age"
+STREAM_TIME: Final = "stream-time"
+STATE_SIZE: Final = "state-size"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
@@ -87,6 +105,7 @@ STORE_OPERATIONS: Final = (
 """The calls of stores that are measured."""
 
 _THREAD_ID: Final = "main"  # the name by which tasks speak of what runs them
+_OF_THREADS: Final = frozenset((_THREAD, _TASK, _NODE, _STATE, _CACHE))
 
 DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "version"): "The version of Penstock",
@@ -94,10 +113,38 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "topology-description"): "The description of the topology that runs",
     (_STREAM, "state"): "The state of the application",
     (_STREAM, "client-state"): "The state of the application as a number, in the order of the states",
+    **{
+        (_STREAM, f"{OUTPUT_AGE}-p{percent}"): f"The age in ms that {percent} % of the output had at most at its commit"
+        for percent in (50, 95, 99)
+    },
+    (_STREAM, "alive-stream-threads"): "1 while something runs the tasks, else 0: a query of Spark, or an instance",
+    (_STREAM, "failed-stream-threads"): "The number of errors that stopped all tasks",
     (_THREAD, "commit-total"): "The number of commits",
     (_THREAD, "commit-rate"): "The number of commits a second",
     (_THREAD, "commit-latency-avg"): "The average time of a commit in ms",
     (_THREAD, "commit-latency-max"): "The longest time of a commit in ms",
+    (_THREAD, "last-commit-time"): "When the last commit was made, in ms since the epoch",
+    (_THREAD, "process-total"): "The number of records that all tasks have processed",
+    (_THREAD, "process-rate"): "The number of records that all tasks process a second",
+    (_THREAD, "process-latency-avg"): "The average time in ms in which a task processes a record",
+    (_THREAD, "process-latency-max"): "The longest time in ms of a record, as the average of those of a commit",
+    (_THREAD, "punctuate-total"): "The number of punctuations of all tasks",
+    (_THREAD, "punctuate-rate"): "The number of punctuations of all tasks a second",
+    (_THREAD, "punctuate-latency-avg"): "The average time of a punctuation in ms",
+    (_THREAD, "punctuate-latency-max"): "The longest time of a punctuation in ms",
+    (_THREAD, "poll-total"): "The number of times that records were fetched",
+    (_THREAD, "poll-rate"): "How often records are fetched a second",
+    (_THREAD, "poll-latency-avg"): "The average time in ms in which records were fetched",
+    (_THREAD, "poll-latency-max"): "The longest time in ms in which records were fetched",
+    (_THREAD, "poll-records-avg"): "The average number of records that were fetched at one time",
+    (_THREAD, "poll-records-max"): "The largest number of records that were fetched at one time",
+    (_THREAD, "task-created-total"): "The number of tasks that were set up",
+    (_THREAD, "task-created-rate"): "The number of tasks that are set up a second",
+    (_THREAD, "task-closed-total"): "The number of tasks that were closed",
+    (_THREAD, "task-closed-rate"): "The number of tasks that are closed a second",
+    (_TASK, "active-process-ratio"): "The share of the task in the time in which tasks process records",
+    (_TASK, "dead-letter-records-total"): "The number of records that were sent to dead letter queues",
+    (_TASK, "dead-letter-records-rate"): "The number of records that are sent to dead letter queues a second",
     (_TASK, "process-total"): "The number of records that the task has processed",
     (_TASK, "process-rate"): "The number of records that the task processes a second",
     (_TASK, "process-latency-avg"): "The average time in ns in which the task processes a record",
@@ -110,6 +157,11 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TASK, "record-lateness-max"): "The longest time in ms by which a record is behind stream time",
     (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
     (_TASK, "dropped-records-rate"): "The number of records that are dropped a second",
+    (_TASK, STATE_SIZE): "The bytes of the stores of the task in its local database, LMDB",
+    (_TASK, STREAM_TIME): "The stream time of the task in ms since the epoch",
+    (_TASK, "stream-time-skew"): "How far in ms the task is behind the largest stream time of the tasks of its program",
+    (_NODE, "dropped-records-total"): "The number of records that the node, or the store, has dropped",
+    (_NODE, "dropped-records-rate"): "The number of records that the node, or the store, drops a second",
     (_NODE, "process-total"): "The number of records that the node has processed",
     (_NODE, "process-rate"): "The number of records that the node processes a second",
     (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
@@ -142,6 +194,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STATE, "number-file-errors-total"): "The number of errors of files",
     (_FETCH, "fetch-throttle-time-avg"): "The average time in ms for which brokers throttled a fetch",
     (_FETCH, "fetch-throttle-time-max"): "The longest time in ms for which brokers throttled a fetch",
+    (_FETCH, "records-lag"): "The number of offsets between the position in the partition and its end",
     (_PRODUCER, "produce-throttle-time-avg"): "The average time in ms for which brokers throttled a request",
     (_PRODUCER, "produce-throttle-time-max"): "The longest time in ms for which brokers throttled a request",
     **{
@@ -176,10 +229,14 @@ _LEVEL: Final = (("-avg", MeasurableStat.AVG), ("-max", MeasurableStat.MAX))
 _SPREAD: Final = (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("-max", MeasurableStat.MAX))
 _SUM: Final = (("-rate", MeasurableStat.RATE), ("-total", MeasurableStat.CUMULATIVE_SUM))
 _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
-    (_THREAD, COMMIT): (_TOTAL, _RATE, *_LATENCY),
+    **{(_THREAD, name): (_TOTAL, _RATE, *_LATENCY) for name in (COMMIT, PROCESS, PUNCTUATE, POLL)},
+    (_THREAD, POLL_RECORDS): _LEVEL,
+    **{(_THREAD, name): (_TOTAL, _RATE) for name in (TASK_CREATED, TASK_CLOSED)},
     (_TASK, PROCESS): (_RATE, *_LATENCY),
     (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, DROPPED_RECORDS): (_RATE,),
+    (_NODE, DROPPED_RECORDS): (_TOTAL, _RATE),
+    (_TASK, DEAD_LETTER_RECORDS): (_TOTAL, _RATE),
     (_TASK, RECORD_LATENESS): _LEVEL,
     (_NODE, PROCESS): (_TOTAL, _RATE),
     (_NODE, RECORD_E2E_LATENCY): _SPREAD,
@@ -207,6 +264,12 @@ CACHE_ID: Final = "record-cache-id"
 """The tag of what is measured of the record cache of a store."""
 CLIENT: Final = "client"
 """Marks what is measured of all consumers or producers of an application, whichever task they worked for."""
+_BUCKET: Final = "bucket"
+_OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
+"""What tasks report of themselves that is of no task in particular."""
+_GAUGES: Final = frozenset((*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE))
+"""What is not added up, but shown as it was last."""
+_NANOSECONDS_OF_MS: Final = 1_000_000
 _STATE_ID: Final = "-state-id"
 _GROUPS: Final[Mapping[str, str]] = {NODE_ID: _NODE, CACHE_ID: _CACHE}
 
@@ -221,6 +284,12 @@ def operation_of(name: str, tag: str, id: str) -> str:
     return f"{name}/{tag}/{id}"
 
 
+def output_age(bucket: int) -> str:
+    """Return the operation by which tasks report how many of the records that they have sent are of an age
+    (`bucket_of`); what it measures is when that was (ms since the epoch)."""
+    return operation_of(OUTPUT_AGE, _BUCKET, str(bucket))
+
+
 class Operation(NamedTuple):
     """What is measured: an operation, of a task where it is its, and of the part of it that `tag` says by its `id`."""
 
@@ -233,16 +302,24 @@ class Operation(NamedTuple):
     def reported(reported: str, task: str) -> Operation:
         """Return what `task` reports by the name of its own operation, or by `operation_of`."""
         name, *part = reported.split("/", 2)
-        return Operation(name, "" if CLIENT in part[:1] else task, *part)
+        is_of_task = part[:1] not in ([CLIENT], [_BUCKET]) and name not in _OF_ALL_TASKS
+        return Operation(name, task if is_of_task else "", *part)
 
 
 class Measured(NamedTuple):
-    """What a host has measured at one moment: operations, sensors of users by their metrics, and what is not added up,
-    as it was last."""
+    """What a host has measured at one moment: operations, sensors of users by their metrics, what is not added up, as
+    it was last, and how many records of the output were in each bucket of ages when they were committed.
+
+    lags: how many offsets of each partition are to come, as far as it is known. committed_ms: when the last commit was
+    made (ms since the epoch), None before the first.
+    """
 
     operations: Mapping[Operation, Sampled]
     sensors: Mapping[tuple[SensorMetric, ...], Sampled]
     gauges: Mapping[Operation, float] = MappingProxyType({})
+    output_ages: Mapping[int, int] = MappingProxyType({})
+    lags: Mapping[TopicPartition, int] = MappingProxyType({})
+    committed_ms: int | None = None
 
 
 NOT_MEASURED: Final = Measured({}, {})
@@ -257,22 +334,45 @@ class HostMeasurements:
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
         self._sensors: SampledMeasurements[tuple[SensorMetric, ...]] = SampledMeasurements(samples, window_ms)
         self._gauges: dict[Operation, float] = {}
+        self._output_ages: SampledMeasurements[int] = SampledMeasurements(samples, window_ms)
+        self._sent: dict[int, Measurement] = {}
 
     def take(self, operation: Operation, measurement: Measurement, now_ms: int) -> None:
-        """Add what was measured of an operation by `now_ms`."""
-        if operation.name not in ROCKSDB_PROPERTIES:
+        """Add what was measured of an operation by `now_ms`; ages of output count from its commit on (`committed`)."""
+        if operation.name == OUTPUT_AGE:
+            bucket = int(operation.id)
+            self._sent[bucket] = self._sent.get(bucket, NOTHING).plus(measurement)
+        elif operation.name not in _GAUGES:
             self._operations.take(operation, measurement, now_ms)
         elif operation in self._gauges or len(self._gauges) < MOST_KEYS:
             self._gauges[operation] = measurement.total
+
+    def committed(self, committed_ms: int | None, now_ms: int) -> None:
+        """Add the ages that the output has now that it is committed. committed_ms: when that was, in ms since the
+        epoch; None if it will be sent again."""
+        sent, self._sent = self._sent, {}
+        if committed_ms is None:
+            return
+        for bucket, measurement in sent.items():
+            waited = max(committed_ms - measurement.total / measurement.number, 0.0)
+            at_commit = bucket_of(age_of(bucket + 0.5) + waited)
+            self._output_ages.take(at_commit, Measurement(measurement.number), now_ms)
 
     def take_sensors(self, reports: Iterable[SensorReport], now_ms: int) -> None:
         """Add what sensors recorded by `now_ms`."""
         for report in reports:
             self._sensors.take(report.metrics, report.measured, now_ms)
 
+    def forget(self, task: str | None = None) -> None:
+        """Forget what was measured last of a task that runs here no longer; None for all tasks. Totals stay."""
+        self._gauges = {
+            operation: value for operation, value in self._gauges.items() if task not in (None, operation.task)
+        }
+
     def at(self, now_ms: int) -> Measured:
         """Return what there is at `now_ms`."""
-        return Measured(self._operations.at(now_ms), self._sensors.at(now_ms), dict(self._gauges))
+        ages = {bucket: sampled.window.number for bucket, sampled in self._output_ages.at(now_ms).items()}
+        return Measured(self._operations.at(now_ms), self._sensors.at(now_ms), dict(self._gauges), ages)
 
 
 def streams_metrics(
@@ -293,12 +393,17 @@ def streams_metrics(
     found: dict[MetricName, Metric] = {}
 
     def add(group: str, name: str, value: float | str, *tags: tuple[str, str]) -> None:
-        items = (("client-id", client_id), *tags)
+        thread = (("thread-id", f"{client_id}-{_THREAD_ID}"),) if group in _OF_THREADS else ()
+        items = (("client-id", client_id), *thread, *tags)
         metric_name = MetricName(name, group, DESCRIPTIONS[group, name], items)
         found[metric_name] = Metric(metric_name, value)
 
     for name, value in facts.items():
         add(_STREAM, name, value)
+    for task in statistics.get("processed", {}):
+        for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that a reader sees the first one as an increase
+            for end in ("-total", "-rate"):
+                add(_TASK, f"{name}{end}", 0, ("task-id", task))
     for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
         for task, records in statistics.get(counted, {}).items():
             add(_TASK, name, records, ("task-id", task))
@@ -306,13 +411,26 @@ def streams_metrics(
         for topic, (records, size) in statistics.get(way, {}).items():
             add(_TOPIC, f"records-{way}-total", records, ("topic", topic))
             add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
-    for operation, sampled in measured.operations.items():
+    for operation, sampled in {**measured.operations, **_of_all_tasks(measured.operations)}.items():
         group, tags = _place(operation)
         for end, stat in _STATS[group, operation.name]:
             add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
     for operation, gauge in measured.gauges.items():
         group, tags = _place(operation)
         add(group, operation.name, gauge, *tags)
+    for percent in (50, 95, 99) if any(measured.output_ages.values()) else ():
+        add(_STREAM, f"{OUTPUT_AGE}-p{percent}", age_quantile(measured.output_ages, percent / 100))
+    for task, ratio in _process_ratios(measured.operations).items():
+        add(_TASK, "active-process-ratio", ratio, ("task-id", task))
+    stream_times = {
+        operation.task: time for operation, time in measured.gauges.items() if operation.name == STREAM_TIME
+    }
+    for task, time in stream_times.items():
+        add(_TASK, "stream-time-skew", max(stream_times.values()) - time, ("task-id", task))
+    for (topic, partition), lag in measured.lags.items():
+        add(_FETCH, "records-lag", lag, ("topic", topic), ("partition", str(partition)))
+    if measured.committed_ms is not None:
+        add(_THREAD, "last-commit-time", measured.committed_ms)
     for metrics, sampled in measured.sensors.items():
         found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
     return found
@@ -330,6 +448,40 @@ def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:
     return found
 
 
+def _of_all_tasks(operations: Mapping[Operation, Sampled]) -> dict[Operation, Sampled]:
+    """Return what Kafka measures of a thread, too, of all tasks together: in ms, where it is in ns of a task."""
+    found: dict[Operation, Sampled] = {}
+    for operation, sampled in operations.items():
+        if operation.task and not operation.tag and operation.name in (PROCESS, PUNCTUATE):
+            number, total, window, seconds = sampled
+            before = found.get(Operation(operation.name), Sampled(0, 0.0, NOTHING, 0.0))
+            found[Operation(operation.name)] = Sampled(
+                before.number + number,
+                before.total + total / _NANOSECONDS_OF_MS,
+                before.window.plus(
+                    Measurement(
+                        window.number,
+                        window.total / _NANOSECONDS_OF_MS,
+                        window.least / _NANOSECONDS_OF_MS,
+                        window.most / _NANOSECONDS_OF_MS,
+                    )
+                ),
+                max(before.seconds, seconds),
+            )
+    return found
+
+
+def _process_ratios(operations: Mapping[Operation, Sampled]) -> dict[str, float]:
+    """Return the share of each task in the time of all, 0 for all while none processes."""
+    times = {
+        operation.task: sampled.window.total
+        for operation, sampled in operations.items()
+        if operation.name == PROCESS and operation.task and not operation.tag
+    }
+    together = sum(times.values())
+    return {task: time / together if together else 0.0 for task, time in times.items()}
+
+
 def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     """Return the group and the tags of the metrics of an operation."""
     task = ("task-id", operation.task)
@@ -338,4 +490,4 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]
-    return (_TASK, [task]) if operation.task else (_THREAD, [("thread-id", _THREAD_ID)])
+    return (_TASK, [task]) if operation.task else (_THREAD, [])

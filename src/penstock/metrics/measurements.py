@@ -10,8 +10,11 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Hashable
-from typing import Final, Generic, NamedTuple, TypeVar
+from collections.abc import Hashable, Mapping
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +44,38 @@ class Measurement(NamedTuple):
 
 NOTHING: Final = Measurement()
 """What is measured where nothing was recorded."""
+
+
+_BUCKETS_PER_DOUBLING: Final = 4
+"""Of ages: so a quantile is at most a fifth too large or too small."""
+
+
+def bucket_of(age_ms: float) -> int:
+    """Return the bucket of an age (ms)."""
+    return next(iter(buckets_of(np.array([age_ms]))))
+
+
+def buckets_of(ages_ms: NDArray[Any]) -> dict[int, int]:
+    """Return how many ages (ms) are in each bucket: 0 is below 1 ms, then there are four for each doubling."""
+    doublings = np.log2(np.maximum(ages_ms, 1))
+    buckets = np.where(ages_ms < 1, 0, 1 + np.floor(_BUCKETS_PER_DOUBLING * doublings)).astype(int)
+    found, numbers = np.unique(buckets, return_counts=True)
+    return dict(zip(found.tolist(), numbers.tolist(), strict=True))
+
+
+def age_of(bucket: float) -> float:
+    """Return the age (ms) at which a bucket begins; fractions are places within a bucket."""
+    return bucket if bucket < 1 else 2.0 ** ((bucket - 1) / _BUCKETS_PER_DOUBLING)
+
+
+def age_quantile(buckets: Mapping[int, int], share: float) -> float:
+    """Return the age (ms) that a share (0 to 1) of the ages does not exceed; NaN if there is no age."""
+    wanted = share * sum(buckets.values())
+    for bucket, number in sorted(buckets.items()):
+        if number and wanted <= number:
+            return age_of(bucket + wanted / number)
+        wanted -= number
+    return math.nan
 
 
 class Sampled(NamedTuple):

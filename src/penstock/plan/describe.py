@@ -8,12 +8,16 @@ internal topics have no prefix.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 
+from penstock import notebook
 from penstock.plan import picture
 from penstock.plan.java_collections import TreeOrder, copied_hash_order, hash_order
 from penstock.plan.subtopology import NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, TopicNameExtractor
+from penstock.plan.user_lines import made_at
+from penstock.serdes import Serde
 
 
 @dataclass(frozen=True)
@@ -55,12 +59,15 @@ class SinkDescription:
     topic_name_extractor: TopicNameExtractor | None
     predecessors: tuple[str, ...]
 
+    @property
+    def target(self) -> str:
+        """The topic, or the name of the function that names it."""
+        extractor = self.topic_name_extractor
+        return str(self.topic) if extractor is None else _function_name(extractor)
+
     def __str__(self) -> str:
-        if self.topic_name_extractor is None:
-            target = f"topic: {self.topic}"
-        else:
-            target = f"extractor class: {_function_name(self.topic_name_extractor)}"
-        return f"Sink: {self.name} ({target})\n      <-- {_names(self.predecessors)}"
+        kind = "topic" if self.topic_name_extractor is None else "extractor class"
+        return f"Sink: {self.name} ({kind}: {self.target})\n      <-- {_names(self.predecessors)}"
 
 
 NodeDescription = SourceDescription | ProcessorDescription | SinkDescription
@@ -73,8 +80,11 @@ class SubtopologyDescription:
     id: int
     nodes: tuple[NodeDescription, ...]
 
-    def __str__(self) -> str:
-        return f"Sub-topology: {self.id}\n" + "".join(f"    {node}\n" for node in self.nodes) + "\n"
+    def text(self, shown: Callable[[NodeDescription], str] = str) -> str:
+        """Return Kafka's text, with the nodes as `shown` returns them."""
+        return f"Sub-topology: {self.id}\n" + "".join(f"    {shown(node)}\n" for node in self.nodes) + "\n"
+
+    __str__ = text
 
 
 @dataclass(frozen=True)
@@ -90,35 +100,84 @@ class GlobalStoreDescription:
         """Both nodes."""
         return (self.source, self.processor)
 
-    def __str__(self) -> str:
+    def text(self, shown: Callable[[NodeDescription], str] = str) -> str:
+        """Return Kafka's text, with the nodes as `shown` returns them."""
         return (
             f"Sub-topology: {self.id} for global store (will not generate tasks)\n"
-            f"    {self.source}\n    {self.processor}\n"
+            f"    {shown(self.source)}\n    {shown(self.processor)}\n"
         )
+
+    __str__ = text
 
 
 @dataclass(frozen=True)
 class TopologyDescription:
-    """All sub-topologies and global stores by id; `str()` gives Kafka's text (Kafka class: TopologyDescription)."""
+    """All sub-topologies and global stores by id; `str()` gives Kafka's text (Kafka class: TopologyDescription).
+
+    lines: the line of the program that made each node, as `program.py:12`, by the name of the node, where it is known.
+    serdes: the names of the serdes for keys and values of each source and sink, None for the default of the
+    configuration.
+    """
 
     subtopologies: tuple[SubtopologyDescription, ...]
     global_stores: tuple[GlobalStoreDescription, ...] = ()
+    lines: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+    serdes: Mapping[str, tuple[str | None, str | None]] = field(default_factory=dict, compare=False, repr=False)
 
     def __str__(self) -> str:
         return "Topologies:\n " + "".join(f"  {entry}" for entry in self._entries())
+
+    def with_lines(self) -> str:
+        """Return Kafka's text, and with each node the line of the program that made it."""
+        return "Topologies:\n " + "".join(f"  {entry.text(self._with_line)}" for entry in self._entries())
+
+    def _with_line(self, node: NodeDescription) -> str:
+        head, end, rest = str(node).partition("\n")
+        return f"{head}{made_at(self.lines.get(node.name))}{end}{rest}"
 
     def to_mermaid(self) -> str:
         """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
         return picture.mermaid(_graph(self._entries()))
 
-    def to_svg(self) -> str:
-        """Return the picture of the topology as an SVG document; notebooks display it automatically."""
-        return picture.svg(_graph(self._entries()))
+    def to_svg(self, figures: Mapping[str, picture.Figure] | None = None) -> str:
+        """Return the picture of the topology as an SVG document; notebooks display it automatically. figures: what was
+        measured of nodes, by their names, which gives them their colours; None for colours by kind."""
+        by_id = {f"node {name}": figure for name, figure in (figures or {}).items()}
+        return picture.svg(_graph(self._entries()), by_id)
 
-    _repr_svg_ = to_svg
+    def forms(self, title: str | None = None, facts: Mapping[str, str] | None = None) -> notebook.Forms:
+        """Return how an object with this topology shows itself in a notebook: with the picture and Kafka's text, below
+        its `title` and what else there is to say of it, by name."""
+        svg, facts = cache(self.to_svg), facts or {}
+        text = str(self).rstrip()
+        as_text = f"<details><summary>Description</summary>{notebook.preformatted(text)}</details>"
+        return {
+            notebook.TEXT: lambda: f"{notebook.heading_text(title, facts)}\n{text}" if title else text,
+            notebook.HTML: lambda: notebook.with_heading(title or "Topology", facts, svg() + as_text),
+            notebook.SVG: svg,
+            notebook.MERMAID: self.to_mermaid,
+        }
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return notebook.mime_bundle(self.forms(), include, exclude)
 
     def _entries(self) -> list[SubtopologyDescription | GlobalStoreDescription]:
         return sorted((*self.subtopologies, *self.global_stores), key=lambda entry: entry.id)
+
+
+def serdes_of(nodes: Iterable[NodeSpec]) -> dict[str, tuple[str | None, str | None]]:
+    """Return the names of the serdes for keys and values of each source and sink, None for the default."""
+    return {
+        node.name: (_type_name(node.key_serde), _type_name(node.value_serde))
+        for node in nodes
+        if not isinstance(node, ProcessorSpec)
+    }
+
+
+def _type_name(serde: Serde | None) -> str | None:
+    return None if serde is None else type(serde).__name__
 
 
 def describe_subtopology(id: int, nodes: Mapping[str, NodeSpec]) -> SubtopologyDescription:
@@ -204,10 +263,8 @@ def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Node]
                 nodes.setdefault(f"store {store}", picture.Node(store, picture.Shape.STORE, group))
                 edges.append(picture.Edge(id, f"store {store}", dashed=True))
         case SinkDescription():
-            extractor = node.topic_name_extractor
-            topic = str(node.topic) if extractor is None else _function_name(extractor)
-            nodes.setdefault(f"topic {topic}", picture.Node(topic, picture.Shape.TOPIC, None))
-            edges.append(picture.Edge(id, f"topic {topic}"))
+            nodes.setdefault(f"topic {node.target}", picture.Node(node.target, picture.Shape.TOPIC, None))
+            edges.append(picture.Edge(id, f"topic {node.target}"))
     if not isinstance(node, SinkDescription):
         edges.extend(picture.Edge(id, f"node {successor}") for successor in node.successors)
 

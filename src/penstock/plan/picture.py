@@ -8,13 +8,22 @@ lead into it. Loose nodes (topics) stand below all that lead to them, else above
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
+from types import MappingProxyType
+from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
+
+from penstock.notebook import xml_text
 
 _CHARACTER, _LINE, _PADDING, _GAP, _ROW = 7.0, 30.0, 12.0, 24.0, 72.0
 """Pixels: width of a character, height of a box, space inside and between boxes, from row to row."""
+
+
+_PLAIN, _STRONG = "#f6f7f8", "#e8590c"
+"""Colours of nodes where figures are shown: of those without, and of the largest."""
 
 
 class Shape(Enum):
@@ -51,12 +60,29 @@ class Edge:
     dashed: bool = False
 
 
+class Figure(NamedTuple):
+    """What was measured of a node, as text, and its share of the largest one of the picture, from 0 to 1."""
+
+    text: str
+    share: float
+
+
 @dataclass(frozen=True)
 class Graph:
     """Nodes by id, and the lines between them; both in the order in which they are drawn."""
 
     nodes: Mapping[str, Node]
     edges: tuple[Edge, ...]
+
+    @cached_property
+    def neighbours(self) -> Mapping[str, Sequence[str]]:
+        """The ids of the nodes at the other ends of the lines of each node."""
+        found: dict[str, list[str]] = {id: [] for id in self.nodes}
+        for edge in self.edges:
+            found[edge.start].append(edge.end)
+            if edge.end != edge.start:
+                found[edge.end].append(edge.start)
+        return found
 
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of the nodes of each group, by its title."""
@@ -88,6 +114,7 @@ def _mermaid_shape(node: Node) -> str:
 
 
 def _mermaid_text(text: str) -> str:
+    text = " ".join(xml_text(text).splitlines())
     return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "#lt;").replace(">", "#gt;")
 
 
@@ -129,7 +156,7 @@ def _place_group(graph: Graph, ids: list[str], left: float, boxes: dict[str, _Bo
     right = left
     for row in range(max(rows.values()) + 1):
         beside = [id for id in ids if rows[id] == row]
-        beside.sort(key={id: _middle(_neighbours(graph, id), boxes) for id in beside}.__getitem__)
+        beside.sort(key={id: _middle(graph.neighbours[id], boxes) for id in beside}.__getitem__)
         for column, id in enumerate(beside):
             boxes[id] = _Box(left + column * (width + _GAP), width, first + row)
         right = max(right, left + len(beside) * (width + _GAP) - _GAP)
@@ -150,8 +177,13 @@ def _rows(graph: Graph, ids: list[str]) -> dict[str, int]:
         if edge.start in parents and edge.end in parents and not edge.dashed:
             parents[edge.end].append(edge.start)
     rows: dict[str, int] = {}
-    for _ in ids:  # once for each node is enough: groups have no cycles
-        rows = {id: 1 + max((rows.get(parent, 0) for parent in parents[id]), default=-1) for id in ids}
+    changes = True
+    while changes:  # ends, because groups have no cycles, and after two times where parents stand before children
+        changes = False
+        for id in ids:
+            row = 1 + max((rows.get(parent, 0) for parent in parents[id]), default=-1)
+            changes = changes or rows.get(id) != row
+            rows[id] = row
     for edge in reversed(graph.edges):
         if edge.dashed:
             rows |= {edge.end: rows[edge.start]} if edge.end in rows else {}
@@ -173,7 +205,7 @@ def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
     groups = {title: [boxes[id] for id in ids] for title, ids in graph.groups().items()}
     taken: dict[int, float] = {}
     loose = [id for id, node in graph.nodes.items() if node.group is None]
-    middles = {id: _middle(_neighbours(graph, id), boxes) for id in loose}
+    middles = {id: _middle(graph.neighbours[id], boxes) for id in loose}
     for id in sorted(loose, key=middles.__getitem__):
         writers = [edge.start for edge in graph.edges if edge.end == id]
         readers = [edge.end for edge in graph.edges if edge.start == id]
@@ -197,10 +229,6 @@ def _beside(group: list[_Box], row: int, x: float, width: float) -> float:
     return right if lies_on_it else x
 
 
-def _neighbours(graph: Graph, id: str) -> list[str]:
-    return [edge.start if edge.end == id else edge.end for edge in graph.edges if id in (edge.start, edge.end)]
-
-
 def _width(node: Node) -> float:
     return len(node.label) * _CHARACTER + 2 * _PADDING
 
@@ -208,8 +236,9 @@ def _width(node: Node) -> float:
 # ---------------------------------------- SVG
 
 
-def svg(graph: Graph) -> str:
-    """Return the drawing of `graph` as an SVG document."""
+def svg(graph: Graph, figures: Mapping[str, Figure] = MappingProxyType({})) -> str:
+    """Return the drawing of `graph` as an SVG document. figures: of nodes, by their ids; without any, the colour of a
+    node is that of its shape."""
     boxes = _layout(graph)
     width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
     height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
@@ -224,7 +253,10 @@ def svg(graph: Graph) -> str:
     for edge in graph.edges:
         _draw_edge(root, boxes[edge.start], boxes[edge.end], edge.dashed)
     for id, node in graph.nodes.items():
-        _draw_node(root, node, boxes[id])
+        _draw_box(root, node, boxes[id], _PLAIN if figures else node.shape.colour)
+        if id in figures:
+            _draw_figure(root, figures[id], node, boxes[id])
+        _text(root, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
     return tostring(root, encoding="unicode") + "\n"
 
 
@@ -259,10 +291,16 @@ def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
     SubElement(root, "path", {"d": line, **style})
 
 
-def _draw_node(root: Element, node: Node, box: _Box) -> None:
-    style = {"fill": node.shape.colour, "stroke": "#555", "rx": str(node.shape.radius)}
+def _draw_figure(root: Element, figure: Figure, node: Node, box: _Box) -> None:
+    """Draw a figure above the corner of a node, and colour the node by its share of the largest one."""
+    style = {"fill": _STRONG, "fill-opacity": f"{0.6 * figure.share:.2f}", "rx": str(node.shape.radius)}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
-    _text(root, box.middle, box.y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
+    _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", "fill": "#9a3412"})
+
+
+def _draw_box(root: Element, node: Node, box: _Box, colour: str) -> None:
+    style = {"fill": colour, "stroke": "#555", "rx": str(node.shape.radius)}
+    _rectangle(root, box.x, box.y, box.width, _LINE, style)
 
 
 def _rectangle(root: Element, x: float, y: float, width: float, height: float, style: dict[str, str]) -> None:
@@ -271,4 +309,4 @@ def _rectangle(root: Element, x: float, y: float, width: float, height: float, s
 
 
 def _text(root: Element, x: float, y: float, text: str, style: dict[str, str]) -> None:
-    SubElement(root, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **style}).text = text
+    SubElement(root, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **style}).text = xml_text(text)

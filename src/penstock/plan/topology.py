@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from copy import copy
 from dataclasses import replace
+from typing import Self
 
+from penstock import notebook
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
-from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology
+from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
 from penstock.plan.internal_topics import full_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import EARLIEST, check_offset_reset
@@ -236,7 +239,46 @@ class InternalTopologyBuilder:
                 describe_subtopology(id, {name: self._nodes[name] for name in names}) for id, names in groups.items()
             ),
             tuple(describe_global_store(id, *nodes) for id, nodes in global_stores.items()),
+            dict(self._node_lines),
+            serdes_of((*self._nodes.values(), *(source for source, _ in global_stores.values()))),
         )
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return notebook.mime_bundle(self.describe().forms(), include, exclude)
+
+    def parents_of(self, name: str) -> tuple[str, ...]:
+        """Return the names of the nodes whose records the node `name` takes."""
+        node = self._nodes[name]
+        return () if isinstance(node, SourceSpec) else node.parents
+
+    def upstream_of(self, *names: str) -> Self:
+        """Return a topology with the nodes `names` and all on which their records depend: the nodes above them, also
+        across repartition topics, those that share stores with these, and all global stores."""
+        needed: set[str] = set()
+        rest = list(names)
+        while rest:
+            name = rest.pop()
+            if name not in needed:
+                needed.add(name)
+                rest.extend(self._needed_by(self._nodes[name]))
+        needed.update(node.name for both in self._global_nodes.values() for node in both)
+        part = copy(self)
+        part._nodes = {name: node for name, node in self._nodes.items() if name in needed}
+        part._copartitioned_sources = [sources & part._nodes.keys() for sources in self._copartitioned_sources]
+        return part
+
+    def _needed_by(self, node: NodeSpec) -> Iterable[str]:
+        """Return the names of the nodes on which the records or the stores of `node` depend directly."""
+        match node:
+            case SourceSpec():
+                internal = {topic for topic in node.topics if topic in self._internal_topics}
+                return [n.name for n in self._nodes.values() if isinstance(n, SinkSpec) and n.topic in internal]
+            case ProcessorSpec():
+                return [*node.parents, *(user for store in node.stores for user in self._store_users.get(store, ()))]
+            case SinkSpec():
+                return node.parents
 
     def build(self, application_id: str) -> BuiltTopology:
         """Return the topology as plain data, with the internal topics of the application `application_id`."""

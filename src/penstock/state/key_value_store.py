@@ -13,13 +13,15 @@ from penstock.record import Int64Array
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext
 from penstock.state.layouts import after, after_prefix
+from penstock.state.table import StoreTable
 from penstock.state.typed_store import TypedIterator, TypedStore
 
 
-class TypedKeyValueStore(TypedStore):
+class TypedKeyValueStore(TypedStore, StoreTable):
     """A key-value store of objects; its serdes say whether they are timestamped (implements KeyValueStore and
     EngineKeyValueStore)."""
 
+    kind_name = "key-value"
     _calls: ClassVar[Mapping[str, str]] = {
         **TypedStore._calls,
         "get": "get",

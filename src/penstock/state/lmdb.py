@@ -34,6 +34,7 @@ from typing import Any, TypeVar, cast
 import lmdb
 
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError, ProcessorStateError, TaskMigratedError
+from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.metrics.measurements import Measurement
 from penstock.private_files import FILE_MODE, private_directory
 from penstock.state.api import BaseView, Changes
@@ -91,6 +92,7 @@ class LmdbBase:
         self._path = Path(path)
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
+        self._size: int | None = None
         try:
             private_directory(self._path)
             self._environment: lmdb.Environment | None = self._open_or_empty(map_bytes)
@@ -120,8 +122,9 @@ class LmdbBase:
         self._write(write)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return nothing: it has no measurements."""
-        return {}
+        """Return the bytes of the entries of all stores after the last commit that was applied here; nothing before
+        one."""
+        return {} if self._size is None else {STATE_SIZE: Measurement(1, self._size, self._size, self._size)}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
         """Drop all entries, apply the changes of `commits` in order and set the stamp, in one transaction.
@@ -265,6 +268,8 @@ class LmdbBase:
                             f"Another process has advanced the base {self._path}: this one must read its stamp again."
                         )
                     action(transaction)
+                    size = self._bytes(transaction)
+                self._size = size
                 return
             except lmdb.MapFullError:
                 environment.set_mapsize(environment.info()["map_size"] * 2)
@@ -276,6 +281,11 @@ class LmdbBase:
             f"The base {self._path} is full with a map of {environment.info()['map_size']} bytes: "
             "spread the state over more tasks."
         )
+
+    def _bytes(self, transaction: lmdb.Transaction) -> int:
+        """Return the bytes of the pages that have the entries."""
+        stat = transaction.stat(self._entries)
+        return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
 
     def _reader(self) -> lmdb.Transaction:
         if self._reading is None:

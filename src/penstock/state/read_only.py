@@ -14,6 +14,7 @@ from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.session_store import TypedSessionStore
+from penstock.state.table import StoreTable
 from penstock.state.versioned_api import VersionedKeyValueStore, VersionedRecord
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedWindowStore
@@ -21,7 +22,7 @@ from penstock.state.windowed_api import SessionStore, WindowStore
 from penstock.windows import Windowed
 
 
-class _ReadOnlyStore:
+class _ReadOnlyStore(StoreTable):
     """What the views of all kinds of stores share."""
 
     def __init__(self, store: StateStore) -> None:
@@ -47,6 +48,9 @@ class _ReadOnlyStore:
     def close(self) -> None:
         """Raise UnsupportedOperationError: the task that keeps the store closes it."""
         self._refuse()
+
+    def _typed_stores(self) -> list[StateStore]:
+        return [self._named]
 
     def _refuse(self) -> NoReturn:
         error = UnsupportedOperationError("Global store is read only")

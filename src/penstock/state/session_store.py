@@ -28,15 +28,17 @@ from penstock.state.layouts import (
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import SessionBytesStoreSupplier
+from penstock.state.table import StoreTable
 from penstock.state.typed_store import ENTRIES, TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, SessionWindow, Windowed
 
 _Order = Callable[[tuple[bytes, bytes]], Any]
 
 
-class TypedSessionStore(TypedStore):
+class TypedSessionStore(TypedStore, StoreTable):
     """A session store of objects (implements SessionStore and EngineSessionStore)."""
 
+    kind_name = "session"
     _calls: ClassVar[Mapping[str, str]] = {
         **TypedStore._calls,
         "put": "put",

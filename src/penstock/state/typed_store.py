@@ -39,6 +39,8 @@ class TypedStore:
     """The operation that Kafka counts a call of each method as."""
     _column_calls: ClassVar[Mapping[str, str]] = {}
     """The same for methods whose first argument is a column of keys: one operation for each key."""
+    kind_name: ClassVar[str] = ""
+    """What users call a store of this class, before the word "store"."""
 
     def __init__(
         self,
@@ -85,6 +87,9 @@ class TypedStore:
             self._cache.close()
         self._buffer.clear()
 
+    def _typed_stores(self) -> list[Self]:
+        return [self]
+
     # ---------- what tasks and processors call
 
     def exposed(self) -> Self:
@@ -110,6 +115,12 @@ class TypedStore:
     def with_headers(self) -> bool:
         """Whether headers are kept with the values."""
         return self._serdes.with_headers
+
+    @property
+    def kind(self) -> str:
+        """What users call such a store, such as "timestamped key-value store"."""
+        timestamped = "timestamped " if self.timestamped else ""
+        return f"{timestamped}{self.kind_name} store{' with headers' if self.with_headers else ''}"
 
     @property
     def uses_headers(self) -> bool:

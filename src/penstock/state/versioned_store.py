@@ -31,6 +31,7 @@ from penstock.state.layouts import (
 from penstock.state.segmented import SegmentedStore
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import VersionedBytesStoreSupplier
+from penstock.state.table import StoreTable
 from penstock.state.typed_store import TypedStore
 from penstock.state.uncommitted import UncommittedStore
 from penstock.state.versioned_api import (
@@ -56,9 +57,10 @@ class _Version(NamedTuple):
     data: bytes | None
 
 
-class TypedVersionedKeyValueStore(TypedStore):
+class TypedVersionedKeyValueStore(TypedStore, StoreTable):
     """A versioned store of objects (implements VersionedKeyValueStore and EngineVersionedKeyValueStore)."""
 
+    kind_name = "versioned key-value"
     _calls: ClassVar[Mapping[str, str]] = {**TypedStore._calls, "get": "get", "put": "put", "delete": "delete"}
 
     def __init__(

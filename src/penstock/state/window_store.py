@@ -31,16 +31,18 @@ from penstock.state.layouts import (
 from penstock.state.segmented import CachingSegmentedStore, SegmentedStore, in_segments
 from penstock.state.state_serdes import StateSerdes
 from penstock.state.suppliers import WindowBytesStoreSupplier
+from penstock.state.table import StoreTable
 from penstock.state.typed_store import ENTRIES, TypedIterator, TypedStore
 from penstock.windows import LONG_MAX, TimeWindow, Windowed
 
 Entries = Iterator[tuple[bytes, bytes]]
 
 
-class TypedWindowStore(TypedStore):
+class TypedWindowStore(TypedStore, StoreTable):
     """A window store of objects; its serdes say whether they are timestamped (implements WindowStore and
     EngineWindowStore)."""
 
+    kind_name = "window"
     _calls: ClassVar[Mapping[str, str]] = {
         **TypedStore._calls,
         "put": "put",

@@ -226,7 +226,7 @@ class ErrorHandling:
             if send is not None:
                 send(record)
             elif self._sender is not None:
-                self._sender.send(record)
+                self._sender.bury(record)
             else:
                 _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
         if response.result is not Result.RESUME:

@@ -31,6 +31,8 @@ class RecordSender:
         self._partitions = partitions
         self._task_id = task_id
         self._offset = offset
+        self.dead_letters = 0
+        """How many records were sent to dead letter queues."""
 
     def partition_count(self, topic: str) -> int:
         """Return the number of partitions of `topic`; raises StreamsError if it is not known."""
@@ -74,8 +76,14 @@ class RecordSender:
         partition = self.partition_of(record, self._offset())
         self._collector.send(record.topic, partition, record.key, record.value, record.timestamp, record.headers)
 
-    def send_at(self, record: ProducerRecord, sequence: int, offset: int) -> None:
-        """As `send`, with a sequence number that was reserved, for what came from the input record at `offset`."""
+    def bury(self, record: ProducerRecord) -> None:
+        """Send a record to a dead letter queue; raises as `send`."""
+        self.dead_letters += 1
+        self.send(record)
+
+    def bury_at(self, record: ProducerRecord, sequence: int, offset: int) -> None:
+        """As `bury`, with a sequence number that was reserved, for what came from the input record at `offset`."""
+        self.dead_letters += 1
         batch = RecordBatch.of([(record.key, record.value, record.timestamp, 0, record.headers)])
         partitions, numbers = (np.array([number], np.int64) for number in (self.partition_of(record, offset), sequence))
         self._collector.send_columns(record.topic, partitions, numbers, batch)
@@ -93,9 +101,9 @@ class DeadLetterSink:
 
     def process(self, record: Record[Any, Any]) -> None:
         """Send one dead letter."""
-        self._sender.send(record.value)
+        self._sender.bury(record.value)
 
     def process_columns(self, batch: RecordBatch, sequence: Int64Array) -> None:
         """Send all dead letters, each with its sequence number."""
         for letter, number, offset in zip(batch.values, sequence.tolist(), batch.offsets.tolist(), strict=True):
-            self._sender.send_at(letter, number, offset)
+            self._sender.bury_at(letter, number, offset)

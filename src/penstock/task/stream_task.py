@@ -17,7 +17,7 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
-from penstock.metrics.host_metrics import PUNCTUATE, RECORD_LATENESS
+from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
@@ -131,7 +131,8 @@ class StreamTask:
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
-        self._make_nodes(spec, config, RecordSender(self._collector, partitions, task_id, self._context.offset))
+        self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
+        self._make_nodes(spec, config, self._sender)
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
@@ -361,6 +362,8 @@ class StreamTask:
         measured = self._observer.take()
         measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
         self._lateness = self._punctuations = NOTHING
+        buried, self._sender.dead_letters = self._sender.dead_letters, 0
+        measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried))
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def flush(self) -> None:

@@ -23,13 +23,11 @@ from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import Headers
 from penstock.serdes import Serde
-from penstock.state.api import KeyValueStore, StateStore
+from penstock.state.api import StateStore
 from penstock.state.key_value_store import TypedKeyValueStore, TypedTimestampedKeyValueStore
 from penstock.state.session_store import TypedSessionStore
-from penstock.state.versioned_api import VersionedKeyValueStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
-from penstock.state.windowed_api import SessionStore, WindowStore
 from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 
@@ -143,6 +141,10 @@ class TopologyTestDriver:
             queue.clear()
         return sorted(records, key=lambda record: record.number)
 
+    def unread_bytes(self, topic: str) -> list[ProducedRecord]:
+        """Return the records of `topic` that were not read yet as bytes; they stay unread."""
+        return list(self._queues.get(topic, ()))
+
     def queue_size(self, topic: str) -> int:
         """Return how many records of `topic` were not read yet, 0 for one that was never written."""
         return len(self._queues.get(topic, ()))
@@ -179,7 +181,7 @@ class TopologyTestDriver:
                 raise ValueError(f"Store {name} is a {shown} and should be accessed via `{method}()`")
         return store
 
-    def get_key_value_store(self, name: str) -> KeyValueStore | None:
+    def get_key_value_store(self, name: str) -> KeyValueStoreFacade | TypedKeyValueStore | None:
         """Return the key-value store `name`, None if there is none of that kind; a timestamped one shows its values
         without their timestamps, and takes them so, with timestamp -1.
         """
@@ -191,19 +193,19 @@ class TopologyTestDriver:
             case _:
                 return None
 
-    def get_timestamped_key_value_store(self, name: str) -> KeyValueStore | None:
+    def get_timestamped_key_value_store(self, name: str) -> TypedTimestampedKeyValueStore | None:
         """Return the timestamped key-value store `name`, whose values are ValueAndTimestamp, None if there is none of
         that kind.
         """
         store = self._host.stores().get(name)
         return store if isinstance(store, TypedTimestampedKeyValueStore) else None
 
-    def get_versioned_key_value_store(self, name: str) -> VersionedKeyValueStore | None:
+    def get_versioned_key_value_store(self, name: str) -> TypedVersionedKeyValueStore | None:
         """Return the versioned key-value store `name`, None if there is none of that kind."""
         store = self._host.stores().get(name)
         return store if isinstance(store, TypedVersionedKeyValueStore) else None
 
-    def get_window_store(self, name: str) -> WindowStore | None:
+    def get_window_store(self, name: str) -> WindowStoreFacade | TypedWindowStore | None:
         """Return the window store `name`, None if there is none of that kind; a timestamped one shows its values
         without their timestamps, and takes them so, with timestamp -1.
         """
@@ -215,14 +217,14 @@ class TopologyTestDriver:
             case _:
                 return None
 
-    def get_timestamped_window_store(self, name: str) -> WindowStore | None:
+    def get_timestamped_window_store(self, name: str) -> TypedTimestampedWindowStore | None:
         """Return the timestamped window store `name`, whose values are ValueAndTimestamp, None if there is none of that
         kind.
         """
         store = self._host.stores().get(name)
         return store if isinstance(store, TypedTimestampedWindowStore) else None
 
-    def get_session_store(self, name: str) -> SessionStore | None:
+    def get_session_store(self, name: str) -> TypedSessionStore | None:
         """Return the session store `name`, None if there is none of that kind."""
         store = self._host.stores().get(name)
         return store if isinstance(store, TypedSessionStore) else None

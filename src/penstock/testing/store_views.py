@@ -9,10 +9,11 @@ from typing import Any
 from penstock.record import NO_TIMESTAMP, KeyValue, ValueAndTimestamp
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
+from penstock.state.table import StoreTable
 from penstock.state.windowed_api import WindowStore
 
 
-class _Facade:
+class _Facade(StoreTable):
     """What the views share."""
 
     def __init__(self, store: StateStore) -> None:
@@ -38,6 +39,9 @@ class _Facade:
     def persistent(self) -> bool:
         """Return whether the store's base outlives the process."""
         return self._whole.persistent()
+
+    def _typed_stores(self) -> list[StateStore]:
+        return [self._whole]
 
 
 class KeyValueStoreFacade(_Facade):

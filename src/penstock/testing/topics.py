@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 from penstock.durations import Duration, milliseconds
+from penstock.extras import load
 from penstock.host.inline import ProducedRecord
+from penstock.notebook import Forms, table
 from penstock.record import Headers, KeyValue
 from penstock.serdes import Serde
+from penstock.tabular import Tabular
 from penstock.testing.record import TestRecord
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from penstock.testing.frames import ArrowStream, InterchangeFrame
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -29,6 +37,10 @@ class Driver(Protocol):
 
     def read_bytes(self, topic: str) -> ProducedRecord:
         """Return the next record of `topic`."""
+        ...
+
+    def unread_bytes(self, topic: str) -> list[ProducedRecord]:
+        """Return the records of `topic` that were not read yet; they stay unread."""
         ...
 
     def queue_size(self, topic: str) -> int:
@@ -130,6 +142,38 @@ class TestInputTopic(Generic[K, V]):
             time = None if start_timestamp is None else start_timestamp + index * step
             self._pipe(TestRecord(None, value, time))
 
+    def pipe_frame(
+        self,
+        frame: ArrowStream | InterchangeFrame,
+        key: str | Sequence[str] | None = None,
+        value: str | Sequence[str] | None = None,
+        timestamp: str | None = None,
+        headers: str | None = None,
+    ) -> None:
+        """Process a record for each row of a frame of pandas, polars, pyarrow or DuckDB, one after the other.
+
+        Args:
+            frame: anything with `__arrow_c_stream__` or `__dataframe__`, which is read a batch of rows at a time.
+            key: the column of the keys; several make a dict. None: the column `key`, null keys without it.
+            value: the column of the values; several make a dict. None: the column `value`.
+            timestamp: the column of the timestamps, ms or a type of time (without a zone in UTC). None: the column
+                `timestamp`. Rows without one have the time of this topic, which then advances by auto_advance_ms.
+            headers: the column of the headers: lists of `key` and `value`, or maps. None: the column `headers`.
+
+        Raises:
+            TypeError: `frame` is no frame, or a column has a type that timestamps or headers cannot have.
+            ValueError: the frame has no column of that name, the topology does not read the topic, or a timestamp is
+                negative.
+            StreamsError: a processor failed.
+        """
+        rows = load("penstock.testing.frames", "pipe_frame()").rows_of(frame, key, value, timestamp, headers)
+        for number, row in enumerate(rows):
+            try:
+                self._pipe(TestRecord(*row))
+            except Exception as error:
+                error.add_note(f"Row {number} of the frame was piped into topic {self._topic!r}.")
+                raise
+
     def _pipe(self, record: TestRecord[Any, Any]) -> None:
         timestamp = record.timestamp
         if timestamp is None:
@@ -144,8 +188,12 @@ class TestInputTopic(Generic[K, V]):
         return f"TestInputTopic({self._topic!r}, {type(self._key_serde).__name__}, {type(self._value_serde).__name__})"
 
 
-class TestOutputTopic(Generic[K, V]):
-    """A topic to read results from (Kafka class: TestOutputTopic); made by `create_output_topic`."""
+class TestOutputTopic(Tabular, Generic[K, V]):
+    """A topic to read results from (Kafka class: TestOutputTopic); made by `create_output_topic`.
+
+    As a table it has the records that were not read yet, and leaves them unread: `key`, `window_start` and `window_end`
+    of windowed keys, `value`, `timestamp`, `headers`.
+    """
 
     __test__: ClassVar[bool] = False
 
@@ -159,7 +207,9 @@ class TestOutputTopic(Generic[K, V]):
 
     def read_record(self) -> TestRecord[K, V]:
         """Return the next record; raises LookupError when there is none."""
-        record = self._driver.read_bytes(self._topic)
+        return self._record(self._driver.read_bytes(self._topic))
+
+    def _record(self, record: ProducedRecord) -> TestRecord[K, V]:
         topic, headers = self._topic, record.headers
         key: Any = _read(self._key_serde, topic, record.key, headers)
         value: Any = _read(self._value_serde, topic, record.value, headers)
@@ -205,6 +255,27 @@ class TestOutputTopic(Generic[K, V]):
     def is_empty(self) -> bool:
         """Return whether all records were read."""
         return self.get_queue_size() == 0
+
+    def _arrow_reader(self) -> pa.RecordBatchReader:
+        columns = load("penstock.state.query.columns", "A table")
+        own = columns.record_columns(self._key_serde, self._value_serde)
+        batches = columns.record_batches(own, self._unread())
+        return load("pyarrow", "A table").RecordBatchReader.from_batches(columns.schema_of(own), batches)
+
+    def _title(self) -> str:
+        return f"Output topic {self._topic}"
+
+    def _table(self, limit: int) -> Forms:
+        columns = load("penstock.state.query.columns", "A table")
+        own = columns.record_columns(self._key_serde, self._value_serde)
+        return table(
+            self._title(), {"unread": str(self.get_queue_size())}, columns.first_rows(own, self._unread(), limit)
+        )
+
+    def _unread(self) -> Iterator[tuple[Any, TestRecord[K, V]]]:
+        """Return an iterator over the records that are unread now, with their keys."""
+        unread = self._driver.unread_bytes(self._topic)
+        return ((record.key, record) for record in map(self._record, unread))
 
     def __repr__(self) -> str:
         return f"TestOutputTopic({self._topic!r}, {type(self._key_serde).__name__}, {type(self._value_serde).__name__})"

@@ -32,11 +32,14 @@ def split(line):
 PROGRAM = """
 import json
 import sys
+from pathlib import Path
+from urllib.request import urlopen
 
 import words  # beside this file, installed nowhere
 
 import penstock
-from penstock import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder
+from penstock import Consumed, KafkaStreams, Materialized, Produced, Serdes, State, StreamsBuilder
+from pyspark import SparkContext
 
 config = json.loads(sys.argv[1])
 text = Serdes.string()
@@ -54,7 +57,18 @@ lines = builder.stream("in", consumed=Consumed.with_(key_serde=text, value_serde
     lines.map_values(lambda _: f"{penstock.__file__} {words.__file__}")
     .to("where", produced=Produced.with_(key_serde=text, value_serde=text))
 )
-KafkaStreams(builder.build(), {**config, "default.key.serde": text, "default.value.serde": text}).run_to_end()
+
+
+def keep_metrics_of_executors(state, _):
+    if state is State.RUNNING:
+        address = f"{SparkContext.getOrCreate().uiWebUrl}/metrics/executors/prometheus"
+        with urlopen(address, timeout=60) as answer:
+            Path(sys.argv[2]).write_bytes(answer.read())
+
+
+streams = KafkaStreams(builder.build(), {**config, "default.key.serde": text, "default.value.serde": text})
+streams.set_state_listener(keep_metrics_of_executors)
+streams.run_to_end()
 """
 
 
@@ -120,8 +134,10 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
     }
     executable = {"PYSPARK_PYTHON": str(python_without_penstock(tmp_path)), "PYSPARK_DRIVER_PYTHON": sys.executable}
     submit = [str(SPARK / "bin" / "spark-submit"), "--master", master, "--conf", "spark.driver.host=127.0.0.1"]
+    with_ui = ("--conf", "spark.ui.enabled=true", "--conf", "spark.ui.port=0")
+    executors = tmp_path / "executors"
     ended = subprocess.run(
-        [*submit, "--conf", "spark.ui.enabled=false", str(program), json.dumps(config)],
+        [*submit, *with_ui, str(program), json.dumps(config), str(executors)],
         env={
             **os.environ,
             "PYTHONPATH": SOURCE,
@@ -140,4 +156,8 @@ def test_spark_submit_runs_a_program_on_a_standalone_master_and_sends_its_module
     assert counts == {b"a": b"2", b"b": b"2", b"c": b"1"}
     (where,) = {record.value or b"" for record in runner.read("where")}
     assert re.fullmatch(r"\S*/(penstock-\w+\.zip)/penstock/__init__.pyc \S*/\1/words.pyc", where.decode()), where
+    dashboard = (Path(__file__).parents[3] / "deploy" / "grafana" / "spark.json").read_text()
+    asked = set(re.findall(r"\bmetrics_executor_\w+", dashboard))
+    assert asked <= set(re.findall(r"^\w+", executors.read_text(), re.MULTILINE))
+    assert asked
     runner.close()

@@ -34,8 +34,8 @@ class _Core:
     def wants_records(self) -> bool:
         return not self.in_flight
 
-    def lag(self, ends: Any) -> int:
-        return 0
+    def lags(self, ends: Any) -> dict[TopicPartition, int]:
+        return {}
 
     def next_due_ms(self) -> int | None:
         return None

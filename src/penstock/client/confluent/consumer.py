@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Iterator, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -161,7 +161,7 @@ class ConfluentFetcher:
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
-    ) -> Iterator[RecordBatch]:
+    ) -> Generator[RecordBatch, None, None]:
         """Yield the records of `partition` from `start_offset` to before `end_offset`, in order; see `client.api`."""
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
         reached, is_first = start_offset, True

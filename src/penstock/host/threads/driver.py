@@ -60,6 +60,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
+from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
@@ -137,7 +138,9 @@ class ThreadsHost:
             )
         polling = self._opened(listener)
         name = f"penstock-{self._application_id}"
-        self._thread = threading.Thread(target=self._run, args=(polling, listener), name=name, daemon=True)
+        self._thread = threading.Thread(
+            target=logged_as(self._application_id)(self._run), args=(polling, listener), name=name, daemon=True
+        )
         self._thread.start()
 
     def rebalance(self, reason: str) -> None:
@@ -194,13 +197,15 @@ class ThreadsHost:
     def statistics(self) -> Mapping[str, Any]:
         """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
         changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
-        are done, and how many there are; clients: the statistics of consumers and producers (`client_statistics`)."""
+        are done, and how many there are; recent_commits: what the last ones took (CommitFigures); clients: the
+        statistics of consumers and producers (`client_statistics`)."""
         standbys = {} if self._standbys is None else self._standbys.positions()
         restoring = {} if self._opener is None else self._opener.progress()
         return {
             **self._figures.snapshot(),
             "standbys": {str(task): end for task, end in standbys.items()},
             "restoring": {str(task): progress for task, progress in restoring.items()},
+            "recent_commits": self._figures.recent_commits(),
             "clients": client_statistics(self._figures.measured()),
         }
 

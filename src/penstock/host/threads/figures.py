@@ -4,16 +4,28 @@ adds what it sees; any thread may look."""
 from __future__ import annotations
 
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
+from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.threads import vocabulary as v
-from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
+from penstock.metrics.host_metrics import (
+    COMMIT,
+    DROPPED_RECORDS,
+    POLL,
+    POLL_RECORDS,
+    TASK_CLOSED,
+    TASK_CREATED,
+    HostMeasurements,
+    Measured,
+    Operation,
+)
 from penstock.metrics.measurements import Measurement
-from penstock.record import PartitionBatch, size_of
+from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch, TopicPartition, size_of
 
 _LAG_MS = 1_000
 
@@ -23,6 +35,13 @@ class Commit(NamedTuple):
 
     number: int
     time_ms: int
+
+
+class Since(NamedTuple):
+    """What tasks have done since the last commit: records that they processed, and the time of their runs."""
+
+    records: int = 0
+    nanoseconds: int = 0
 
 
 class Figures:
@@ -43,11 +62,18 @@ class Figures:
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._looked_at: int | None = None
-        self._lag = 0
+        self._lags: Mapping[TopicPartition, int] = {}
+        self._created: set[TaskId] = set()
+        self._poll_began = 0
         self._commit_began: int | None = None
         self._is_committed = False
+        self._prepared_at = self._durable_at = 0
+        self._since = Since()
+        self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
         self.commit = Commit(0, 0)
         """The last commit."""
+        self._count(TASK_CREATED, 0)
+        self._count(TASK_CLOSED, 0)
 
     @staticmethod
     def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> Figures:
@@ -65,10 +91,22 @@ class Figures:
             case v.Ran(task, records=records):
                 with self._lock:
                     self._processed[str(task)] += records
+                self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
             case v.Prepared():
                 self._take_prepared(event)
+                self._prepared_at = self._durable_at = self._elapsed_ms()
+            case v.Written() | v.OffsetsCommitted() | v.TransactionCommitted():
+                self._durable_at = self._elapsed_ms()
             case v.Applied():
                 self._is_committed = True
+            case v.Started(task) if task != v.GLOBAL_TASK:
+                self._count(TASK_CREATED)
+                self._created.add(task)
+            case v.Closed(task) if task in self._created:
+                self._created.remove(task)
+                self._count(TASK_CLOSED)
+                with self._lock:
+                    self._measurements.forget(str(task))
             case _:
                 pass
 
@@ -86,9 +124,21 @@ class Figures:
         self._looked_at = now
         return True
 
-    def lags(self, records: int) -> None:
-        """Take the lag: how many records of its inputs the instance has not taken yet."""
-        self._lag = records
+    def lags(self, lags: Mapping[TopicPartition, int]) -> None:
+        """Take the lags: how many records of each input the instance has not taken yet."""
+        self._lags = lags
+
+    def poll_began(self) -> None:
+        """Measure a poll from now on."""
+        self._poll_began = self._elapsed_ms()
+
+    def poll_ended(self, records: int) -> None:
+        """Add how long the poll took, and how many records it returned."""
+        now = self._elapsed_ms()
+        took, number = float(now - self._poll_began), float(records)
+        with self._lock:
+            self._measurements.take(Operation(POLL), Measurement(1, took, took, took), now)
+            self._measurements.take(Operation(POLL_RECORDS), Measurement(1, number, number, number), now)
 
     def commit_began(self) -> None:
         """Measure a commit from now on, if none is being measured."""
@@ -100,12 +150,32 @@ class Figures:
         the machine."""
         if self._commit_began is not None:
             now = self._elapsed_ms()
-            took = float(now - self._commit_began)
-            self._commit_began = None
-            if self._is_committed:
-                self.commit, self._is_committed = Commit(self.commit.number + 1, now_ms), False
+            began, self._commit_began = self._commit_began, None
+            took = float(now - began)
+            made, self._is_committed = self._is_committed, False
+            if made:
+                self.commit = Commit(self.commit.number + 1, now_ms)
             with self._lock:
+                if made:
+                    self._keep(began, now, now_ms)
+                self._measurements.committed(now_ms if made else None, now)
                 self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
+
+    def _keep(self, began: int, now: int, now_ms: int) -> None:
+        """Keep what a commit from `began` to `now` took, and what was processed since the one before."""
+        since, self._since = self._since, Since()
+        phases = {
+            "process": since.nanoseconds / 1e6,
+            "state": float(self._prepared_at - began + now - self._durable_at),
+            "transaction": float(self._durable_at - self._prepared_at),
+        }
+        self._commits.append(CommitFigures(self.commit.number, now_ms, since.records, phases))
+
+    def recent_commits(self) -> list[CommitFigures]:
+        """Return the last commits, the newest last. Tasks process between commits, and several at a time in worker
+        processes; clients fetch meanwhile."""
+        with self._lock:
+            return list(self._commits)
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Add what consumers and producers have reported, by operation."""
@@ -124,10 +194,15 @@ class Figures:
                 self._dropped[task] += event.dropped
                 self._measurements.take(Operation(DROPPED_RECORDS, task), Measurement(event.dropped), now)
 
+    def _count(self, name: str, number: int = 1) -> None:
+        with self._lock:
+            self._measurements.take(Operation(name), Measurement(number, float(number)), self._elapsed_ms())
+
     def measured(self) -> Measured:
         """Return what was measured, with rates, averages and extremes of the time before now."""
         with self._lock:
-            return self._measurements.at(self._elapsed_ms())
+            measured = self._measurements.at(self._elapsed_ms())
+        return measured._replace(lags=self._lags, committed_ms=self.commit.time_ms if self.commit.number else None)
 
     def dropped(self) -> dict[str, int]:
         """Return the records dropped since the start, by task; no task without any."""
@@ -149,7 +224,7 @@ class Figures:
                 "records_in": sum(records for records, _ in outside),
                 "bytes_in": sum(size for _, size in outside),
                 "records_out": sum(records for records, _ in written),
-                "lag": self._lag,
+                "lag": sum(self._lags.values()),
                 "consumed": dict(self._consumed),
                 "produced": dict(self._produced),
                 "processed": dict(self._processed),

@@ -157,6 +157,7 @@ class Instance:
             return []
         self._now = now
         self._take(event, now)
+        self._note_end(now)
         self._advance(now)
         actions, self._actions = self._actions, []
         return actions
@@ -165,9 +166,9 @@ class Instance:
         """Return whether records that arrive now can be given to a task at once."""
         return self._phase is Phase.RUNNING and self._tasks.has_room()
 
-    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
-        """Return about how many records before `ends` no task has taken yet."""
-        return self._tasks.lag(ends)
+    def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return about how many records of each partition before its end no task has taken yet."""
+        return self._tasks.lags(ends)
 
     def next_due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
@@ -366,7 +367,7 @@ class Instance:
         if not self._has_changes():
             return False
         due = now - self._committed_at >= self._settings.commit_interval_ms
-        return due or self._commit_requested or self._is_done(now)
+        return due or self._commit_requested or self._is_done()
 
     def _prepare(self, now: int) -> None:
         self._offsets = {}
@@ -557,7 +558,7 @@ class Instance:
         """Open tasks and let them process; begin to end at the planned end."""
         self._open_created()
         self._stand_by()
-        if self._is_done(now):
+        if self._is_done():
             self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
             return
         self._hand_out(now)
@@ -593,14 +594,17 @@ class Instance:
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))
 
-    def _is_done(self, now: int) -> bool:
-        """Return whether everything before the planned ends is processed, and what was due when it had arrived: other
-        punctuations may be due again and again."""
+    def _note_end(self, now: int) -> None:
+        """Keep since when everything before the planned ends has arrived."""
         if not self._is_at_end():
             self._at_end_ms = None
-            return False
-        self._at_end_ms = now if self._at_end_ms is None else self._at_end_ms
-        return self._tasks.is_idle(self._at_end_ms)
+        elif self._at_end_ms is None:
+            self._at_end_ms = now
+
+    def _is_done(self) -> bool:
+        """Return whether everything before the planned ends is processed, and what was due when it had arrived: other
+        punctuations may be due again and again."""
+        return self._at_end_ms is not None and self._tasks.is_idle(self._at_end_ms)
 
     def _is_at_end(self) -> bool:
         """Return whether everything before the planned ends has arrived."""

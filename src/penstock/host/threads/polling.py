@@ -144,6 +144,7 @@ class Polling:
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
         if not self._positions:
+            self._figures.lags({})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -152,7 +153,9 @@ class Polling:
                 return True
             return False
         try:
+            self._figures.poll_began()
             arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
+            self._figures.poll_ended(sum(len(batch) for _, batch in arrived))
         except OffsetOutOfRangeError as error:
             _log.warning("The offset reset of the source decides where reading continues: %s", error)
             self.post(v.Failed(error) if error.partition is None else v.OutOfRange(error.partition, error))
@@ -167,7 +170,7 @@ class Polling:
             self.post(v.EndsReached(reached))
         if self._figures.wants_lag():
             outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
-            self._figures.lags(self._instance.lag(self._consumer.known_ends(outside)))
+            self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
         return bool(arrived or reached)
 
     def _look_at_ends(self) -> None:

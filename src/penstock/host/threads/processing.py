@@ -18,6 +18,8 @@ from penstock.host.task_measuring import TaskMeasuring
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.log_context import logged_as
+from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Base, Changes, StateStore
@@ -102,6 +104,7 @@ class TaskRunner:
     def __init__(self, layout: Layout, partitions: Mapping[str, int]) -> None:
         """Start without tasks. partitions: the number of partitions of each output topic; may look it up."""
         self._layout = layout
+        self._application_id: str = layout.config["application.id"]
         self._partitions = partitions
         self._tasks: dict[TaskId, _RunningTask] = {}
         self._global: GlobalTask | None = None
@@ -109,7 +112,7 @@ class TaskRunner:
 
     def do(self, action: TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
-        with self._lock:
+        with self._lock, logged_as(self._application_id, str(action.task)):
             try:
                 return self._do(action)
             except Exception as error:
@@ -253,7 +256,7 @@ class ActiveStreamTask:
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0
-        self._measuring = TaskMeasuring(layout.spec(id))
+        self._measuring = TaskMeasuring(layout.spec(id), layout.topology.repartition_topics)
         self._task = StreamTask(
             layout.spec(id),
             id,
@@ -342,8 +345,10 @@ class ActiveStreamTask:
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
         offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint)
-        self._measuring.written(commit.output, now_ms)
+        self._measuring.prepared(commit, now_ms)
         measured = {**commit.measured, **self._measuring.take()}
+        if (size := self._base.measured().get(STATE_SIZE)) is not None:
+            measured[STATE_SIZE] = size
         dropped = sum(commit.dropped_records.values())
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]

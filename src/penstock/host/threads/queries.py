@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Self
 
+from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
 from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
-from penstock.host.api import Staleness
+from penstock.host.api import Staleness, TaskMetadata
 from penstock.host.layout import Layout
+from penstock.host.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
@@ -72,6 +75,8 @@ class TaskQueries:
         self._global_builders = {} if built.global_topology is None else dict(built.global_topology.stores)
         self._subtopologies = {name: spec.id for spec in built.subtopologies for name in spec.stores}
         self._running: RunningTasks | None = None
+        self._make_positions = partial(TaskPositions, partial(ConfluentAdmin, config, ANSWER_MS))
+        self._positions = self._make_positions()
 
     def __enter__(self) -> Self:
         return self
@@ -81,11 +86,13 @@ class TaskQueries:
 
     def begin(self, running: RunningTasks) -> None:
         """Answer from these tasks from now on."""
+        self._positions = self._make_positions()
         self._running = running
 
     def close(self) -> None:
         """Answer no more; stores that were handed out cannot be read any more."""
         self._running = None
+        self._positions.close()
 
     def stores(self) -> Mapping[str, StoreBuilder]:
         """Return what describes the stores of the topology, by name; global stores too."""
@@ -211,6 +218,19 @@ class TaskQueries:
         if not commit.number:
             return Staleness(0, 0, None)
         return Staleness(commit.number, commit.time_ms, max(self._clock.milliseconds() - commit.time_ms, 0))
+
+    def task_metadata(self) -> tuple[TaskMetadata, ...]:
+        """Return how far each task of this instance is: what the group has committed, and the ends of its partitions.
+        Raises KafkaError if the brokers do not answer."""
+        running = self._tasks()
+        group = str(self._config.required("application.id"))
+
+        def committed(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+            found = admin.committed_offsets(group, partitions, stable=False)
+            return {partition: position.offset for partition, position in found.items()}
+
+        groups = {task: running.layout.groups[task] for task in running.tasks.open_tasks()}
+        return self._positions.metadata(groups, committed)
 
     def table(self, store_name: str) -> Any:
         """Return the entries of a store that this instance has; see `state.query.columns`.

@@ -311,14 +311,14 @@ class TaskManager:
         self._paused -= again
         return frozenset(again)
 
-    def lag(self, ends: Mapping[TopicPartition, int]) -> int:
-        """Return how many records of the partitions in `ends`, the ends of what the instance reads, no task has taken
+    def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return how many records of each partition in `ends`, the ends of what the instance reads, no task has taken
         yet: about, for offsets without a record count too."""
-        return sum(
-            max(end - self._readers[p].positions.get(p, end), 0) + self._readers[p].records(p)
+        return {
+            p: max(end - self._readers[p].positions.get(p, end), 0) + self._readers[p].records(p)
             for p, end in ends.items()
             if p in self._readers
-        )
+        }
 
     def _queued_bytes(self) -> int:
         return sum(task.queued_bytes() for task in self._tasks.values())

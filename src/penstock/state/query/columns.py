@@ -1,20 +1,24 @@
-"""The entries of a store as columns of a table: names, types of Arrow and of Spark, and a row an entry. Knows no Spark.
+"""The entries of a store and the records of a topic as columns of a table: names, types of Arrow and of Spark, and a
+row for each entry or record. Knows no Spark.
 
-Columns: `partition` of the store; `key`; `window_start` and `window_end` of windows and sessions; `value`; `timestamp`,
-where the store keeps one. Keys and values have the types of their serdes: numbers, texts, booleans and bytes as such,
-UUIDs and JSON as text, everything else as the bytes that the serde writes.
+Columns of a store: `partition`, where all partitions are read; `key`; `window_start` and `window_end` of windows and
+sessions; `value`; `timestamp`, where the store keeps one. Records have `headers` too. Keys and values have the types of
+their serdes: numbers, texts, booleans and bytes as such, UUIDs and JSON as text, everything else as the bytes that the
+serde writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from penstock.errors import InvalidStateStoreError
-from penstock.record import NO_TIMESTAMP
+from penstock.notebook import Rows, time_text, value_text
+from penstock.record import NO_TIMESTAMP, Headers
 from penstock.serdes import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.primitive import (
@@ -28,6 +32,7 @@ from penstock.serdes.primitive import (
     StringSerde,
     UUIDSerde,
 )
+from penstock.serdes.windowed import WindowedSerde
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.values import plain_of
 from penstock.state.session_store import TypedSessionStore
@@ -39,8 +44,6 @@ from penstock.windows import LONG_MAX, Windowed
 _ROWS = 10_000
 """Rows of one Arrow batch."""
 
-_US = 1_000
-_TIMESTAMP = ("timestamp", pa.timestamp("us", tz="UTC"))
 _BINARY = ("binary", pa.binary())
 _PLAIN: dict[type[Serde], tuple[str, pa.DataType]] = {
     StringSerde: ("string", pa.string()),
@@ -52,16 +55,47 @@ _PLAIN: dict[type[Serde], tuple[str, pa.DataType]] = {
     DoubleSerde: ("double", pa.float64()),
     BooleanSerde: ("boolean", pa.bool_()),
 }
+_HEADERS_DDL = "array<struct<key: string, value: binary>>"
+_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 _JSON = (JsonSerde, TypedJsonSerde, PydanticSerde)
 
 
+Part = Callable[[Any, Any], Any]
+"""Returns what a column has of an entry, as an object of Python; times are ms."""
+
+
 class Column(NamedTuple):
-    """One column: its name, its type in the words of Spark's DDL and of Arrow, and what it has of an entry."""
+    """One column: its name, its type in the words of Spark's DDL (None: Spark never sees it) and of Arrow, what it has
+    of an entry, and the same as Arrow takes it."""
 
     name: str
-    ddl: str
+    ddl: str | None
     type: pa.DataType
+    part: Part
     of: Callable[[Any, Any], Any]
+
+    def text(self, key: Any, value: Any) -> str:
+        """Return what the column has of an entry as a short text."""
+        part = self.part(key, value)
+        return time_text(part) if pa.types.is_timestamp(self.type) else value_text(part)
+
+
+def record_batches(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]]) -> Iterator[pa.RecordBatch]:
+    """Yield `entries`, a limited number of rows each time."""
+    while rows := list(islice(entries, _ROWS)):
+        arrays = [pa.array([column.of(key, value) for key, value in rows], column.type) for column in columns]
+        yield pa.RecordBatch.from_arrays(arrays, names=[column.name for column in columns])
+
+
+def schema_of(columns: Iterable[Column]) -> pa.Schema:
+    """Return the schema of `columns` in the words of Arrow."""
+    return pa.schema([(column.name, column.type) for column in columns])
+
+
+def first_rows(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]], limit: int) -> Rows:
+    """Return the first of `entries`, up to `limit`, as texts."""
+    rows = [[column.text(key, value) for column in columns] for key, value in islice(entries, limit)]
+    return Rows([column.name for column in columns], rows, next(entries, None) is not None)
 
 
 class StateColumns:
@@ -81,53 +115,126 @@ class StateColumns:
             _of_serde("key", store.key_serde, _windowed_key if windowed else _key),
             *(_WINDOW if windowed else ()),
             _of_serde("value", store.value_serde, _value_of(store)),
-            *((Column("timestamp", *_TIMESTAMP, _timestamp),) if _has_timestamps(store) else ()),
+            *((_time_column("timestamp", _timestamp),) if _has_timestamps(store) else ()),
         ]
 
     @property
     def ddl(self) -> str:
-        """The schema in the words of Spark's DDL."""
+        """The schema with the partition in the words of Spark's DDL."""
         return ", ".join(["partition int", *(f"{column.name} {column.ddl}" for column in self._columns)])
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema in the words of Arrow."""
-        return pa.schema([("partition", pa.int32()), *((column.name, column.type) for column in self._columns)])
+        """The schema with the partition in the words of Arrow."""
+        return pa.schema([("partition", pa.int32()), *self.entry_schema])
+
+    @property
+    def entry_schema(self) -> pa.Schema:
+        """The schema without the partition in the words of Arrow."""
+        return schema_of(self._columns)
 
     def batches(self, partition: int, store: Any) -> Iterator[pa.RecordBatch]:
+        """Yield the entries of one partition of the store, with the partition."""
+        for batch in self.entry_batches(store):
+            numbers = pa.array([partition] * len(batch), pa.int32())
+            yield pa.RecordBatch.from_arrays([numbers, *batch.columns], schema=self.schema)
+
+    def entry_batches(self, store: Any) -> Iterator[pa.RecordBatch]:
         """Yield the entries of one partition of the store."""
-        names = ["partition", *(column.name for column in self._columns)]
-        entries = _entries(store)
-        while rows := list(islice(entries, _ROWS)):
-            arrays = [pa.array([partition] * len(rows), pa.int32())]
-            arrays += [
-                pa.array([column.of(key, value) for key, value in rows], column.type) for column in self._columns
-            ]
-            yield pa.RecordBatch.from_arrays(arrays, names=names)
+        with closing(_entries(store)) as entries:
+            yield from record_batches(self._columns, entries)
+
+    def facts(self, stores: Sequence[Any], first: Rows) -> dict[str, str]:
+        """Return what a notebook shows of the partitions `stores` besides their `first` rows, by name."""
+        facts = {"kind": stores[0].kind}
+        if not first.more:
+            facts["entries"] = str(len(first.rows))
+        elif isinstance(stores[0], TypedKeyValueStore):  # their numbers leave out what caches hold back
+            facts["entries"] = f"about {max(sum(each.approximate_num_entries() for each in stores), len(first.rows))}"
+        return facts
+
+    def first_rows(self, stores: Sequence[Any], limit: int) -> Rows:
+        """Return the first entries of the partitions `stores`, up to `limit`, as texts."""
+        with closing(entry for store in stores for entry in _entries(store)) as entries:
+            return first_rows(self._columns, entries, limit)
 
 
-def _entries(store: Any) -> Iterator[tuple[Any, Any]]:
+def record_columns(key_serde: Serde, value_serde: Serde) -> list[Column]:
+    """Return the columns of the records of a topic that has these serdes, for entries of a key and its record."""
+    keys = (
+        (_of_serde("key", key_serde.inner, _windowed_key), *_WINDOW)
+        if isinstance(key_serde, WindowedSerde)
+        else (_of_serde("key", key_serde, _key),)
+    )
+    return [
+        *keys,
+        _of_serde("value", value_serde, _record_value),
+        _time_column("timestamp", _timestamp),
+        Column("headers", _HEADERS_DDL, _HEADERS, _record_headers, _header_pairs),
+    ]
+
+
+def columns_of(records: Sequence[Any], key_serde: Serde | None, value_serde: Serde | None) -> list[Column]:
+    """Return the columns of records in memory: with the types that Arrow finds for their keys and values, else those of
+    the serdes (None: not known), else texts."""
+    entries = [(record.key, record) for record in records]
+    keys = [key for key, _ in entries if key is not None]
+    windowed = bool(keys) and all(isinstance(key, Windowed) for key in keys)
+    serdes = [None if serde is None else serde.with_defaults(None, None) for serde in (key_serde, value_serde)]
+    if windowed and isinstance(serdes[0], WindowedSerde):
+        serdes[0] = serdes[0].inner
+    return [
+        _of_objects("key", serdes[0], _windowed_key if windowed else _key, entries),
+        *(_WINDOW if windowed else ()),
+        _of_objects("value", serdes[1], _record_value, entries),
+        _time_column("timestamp", _timestamp),
+        Column("headers", _HEADERS_DDL, _HEADERS, _record_headers, _header_pairs),
+    ]
+
+
+def _of_objects(name: str, serde: Serde | None, part: Part, entries: Sequence[tuple[Any, Any]]) -> Column:
+    try:
+        found = pa.array([part(key, record) for key, record in entries]).type
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        found = None
+    if found is not None and not pa.types.is_null(found) and not isinstance(found, pa.BaseExtensionType):
+        return Column(name, None, found, part, part)
+    if serde is not None:
+        return _of_serde(name, serde, part)
+    return Column(name, "string", pa.string(), part, _unless_none(part, str))
+
+
+def _entries(store: Any) -> Any:
+    """Return an iterator over the entries, which can be closed."""
     match store:
         case TypedSessionStore():
-            return iter(store.fetch_range(None, None))
+            return store.fetch_range(None, None)
         case _:
-            return iter(store.all())
+            return store.all()
 
 
-def _of_serde(name: str, serde: Serde, part: Callable[[Any, Any], Any]) -> Column:
+def _of_serde(name: str, serde: Serde, part: Part) -> Column:
     plain = _PLAIN.get(type(serde))
     if plain is not None:
-        return Column(name, *plain, part)
+        return Column(name, *plain, part, part)
     if isinstance(serde, UUIDSerde):
-        return Column(name, "string", pa.string(), _unless_none(part, str))
+        return Column(name, "string", pa.string(), part, _unless_none(part, str))
     if isinstance(serde, _JSON):
         return Column(
-            name, "string", pa.string(), _unless_none(part, lambda each: serde.serialize(name, each).decode())
+            name, "string", pa.string(), part, _unless_none(part, lambda each: serde.serialize(name, each).decode())
         )
-    return Column(name, *_BINARY, _unless_none(part, lambda each: serde.serialize(name, each)))
+    return Column(name, *_BINARY, part, _unless_none(part, lambda each: serde.serialize(name, each)))
 
 
-def _unless_none(part: Callable[[Any, Any], Any], convert: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
+def _time_column(name: str, part: Part) -> Column:
+    return Column(name, "timestamp", pa.timestamp("us", tz="UTC"), part, _unless_none(part, _microseconds))
+
+
+def _microseconds(ms: int) -> int:
+    return ms * 1_000
+
+
+def _unless_none(part: Part, convert: Callable[[Any], Any]) -> Part:
     def converted(key: Any, value: Any) -> Any:
         found = part(key, value)
         return None if found is None else convert(found)
@@ -150,19 +257,33 @@ def _key(key: Any, _: Any) -> Any:
     return key
 
 
-def _windowed_key(key: Windowed[Any], _: Any) -> Any:
-    return key.key
+def _windowed_key(key: Windowed[Any] | None, _: Any) -> Any:
+    return None if key is None else key.key
+
+
+def _record_value(_: Any, record: Any) -> Any:
+    return record.value
+
+
+def _record_headers(_: Any, record: Any) -> Headers:
+    headers: Headers = record.headers
+    return headers
+
+
+def _header_pairs(_: Any, record: Any) -> list[dict[str, Any]]:
+    return [{"key": name, "value": value} for name, value in record.headers]
 
 
 def _timestamp(_: Any, value: Any) -> int | None:
-    return None if value.timestamp == NO_TIMESTAMP else value.timestamp * _US
+    return None if value.timestamp == NO_TIMESTAMP else value.timestamp
 
 
-def _window_end(key: Windowed[Any], _: Any) -> int | None:
-    return None if key.window.end == LONG_MAX else key.window.end * _US
+def _window_start(key: Windowed[Any] | None, _: Any) -> int | None:
+    return None if key is None else key.window.start
 
 
-_WINDOW = (
-    Column("window_start", *_TIMESTAMP, lambda key, _: key.window.start * _US),
-    Column("window_end", *_TIMESTAMP, _window_end),
-)
+def _window_end(key: Windowed[Any] | None, _: Any) -> int | None:
+    return None if key is None or key.window.end == LONG_MAX else key.window.end
+
+
+_WINDOW = (_time_column("window_start", _window_start), _time_column("window_end", _window_end))

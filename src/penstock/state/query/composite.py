@@ -15,6 +15,7 @@ from penstock.record import KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import KeyValueIterator
 from penstock.state.query.values import ValueOf
+from penstock.state.table import StoreTable
 
 Shown = tuple[Any, ValueOf]
 """A store of one partition, and what it shows of a value."""
@@ -71,7 +72,7 @@ class CompositeKeyValueIterator:
                 self._current = None
 
 
-class _CompositeStore:
+class CompositeReadOnlyStore(StoreTable):
     """What the composite stores share (implements StateStore)."""
 
     def __init__(self, store_name: str, stores: Callable[[], Iterable[Shown]]) -> None:
@@ -101,6 +102,9 @@ class _CompositeStore:
         """Raise UnsupportedOperationError: the tasks that write the store close it."""
         self._refuse()
 
+    def _typed_stores(self) -> list[Any]:
+        return [store for store, _ in self._stores()]
+
     def _refuse(self) -> NoReturn:
         raise UnsupportedOperationError(f"Store {self._name} can only be read here: its tasks flush and close it.")
 
@@ -122,7 +126,7 @@ class _CompositeStore:
         return CompositeKeyValueIterator(self._name, ((read(store), value_of) for store, value_of in stores))
 
 
-class CompositeReadOnlyKeyValueStore(_CompositeStore):
+class CompositeReadOnlyKeyValueStore(CompositeReadOnlyStore):
     """A key-value store over all partitions (implements ReadOnlyKeyValueStore)."""
 
     def get(self, key: Any) -> Any:
@@ -158,7 +162,7 @@ class CompositeReadOnlyKeyValueStore(_CompositeStore):
         return sum(store.approximate_num_entries() for store, _ in self._stores())
 
 
-class CompositeReadOnlyWindowStore(_CompositeStore):
+class CompositeReadOnlyWindowStore(CompositeReadOnlyStore):
     """A window store over all partitions (implements ReadOnlyWindowStore). Times are ms."""
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
@@ -202,7 +206,7 @@ class CompositeReadOnlyWindowStore(_CompositeStore):
         return self._all(lambda store: store.backward_all())
 
 
-class CompositeReadOnlySessionStore(_CompositeStore):
+class CompositeReadOnlySessionStore(CompositeReadOnlyStore):
     """A session store over all partitions (implements ReadOnlySessionStore). Times are ms."""
 
     def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:

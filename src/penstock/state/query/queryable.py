@@ -18,11 +18,13 @@ from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.query.composite import (
     CompositeReadOnlyKeyValueStore,
     CompositeReadOnlySessionStore,
+    CompositeReadOnlyStore,
     CompositeReadOnlyWindowStore,
     Shown,
 )
 from penstock.state.query.values import ValueOf, as_it_is, plain_of, timestamped_of
 from penstock.state.session_store import TypedSessionStore
+from penstock.state.table import StoreTable
 from penstock.state.typed_store import TypedStore
 from penstock.state.window_store import TypedWindowStore
 from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
@@ -66,9 +68,8 @@ class _BuiltInType(ABC):
     values: _Values
 
     def __str__(self) -> str:
-        kinds = {TypedKeyValueStore: "key-value", TypedWindowStore: "window", TypedSessionStore: "session"}
         before = "" if self.values is _Values.PLAIN else f"{self.values.value} "
-        return f"{before}{kinds[self.kind]} store"
+        return f"{before}{self.kind.kind_name} store"
 
     def accepts(self, store: StateStore) -> bool:
         """Return whether `store` is of this kind and keeps what is to be shown."""
@@ -123,6 +124,23 @@ class SessionStoreType(_BuiltInType):
     def create(self, provider: StateStoreProvider, store_name: str) -> ReadOnlySessionStore:
         """Return the store `store_name` over all partitions that `provider` has."""
         return CompositeReadOnlySessionStore(store_name, self.shown(provider, store_name))
+
+
+class StoreTableType:
+    """Asks for a store of any kind, as a table (implements QueryableStoreType)."""
+
+    def __str__(self) -> str:
+        return "table"
+
+    def accepts(self, store: StateStore) -> bool:
+        """Return whether `store` is a table: key-value, window, session or versioned."""
+        return isinstance(store, TypedStore) and isinstance(store, StoreTable)
+
+    def create(self, provider: StateStoreProvider, store_name: str) -> StoreTable:
+        """Return the store `store_name` over all partitions that `provider` has."""
+        return CompositeReadOnlyStore(
+            store_name, lambda: [(store, as_it_is) for store in provider.stores(store_name, self)]
+        )
 
 
 class QueryableStoreTypes:

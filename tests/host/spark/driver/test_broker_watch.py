@@ -52,6 +52,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [line.getMessage() for line in caplog.records if line.name == LOGGER]
 
 
+@pytest.mark.slow
 def test_an_absence_is_reported_now_and_then_and_its_end(
     broker: BrokerProcess, watch: BrokerWatch, clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:

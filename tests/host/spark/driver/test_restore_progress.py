@@ -328,6 +328,7 @@ def test_a_restore_of_one_commit_is_reported_and_the_usual_way_is_not(
     assert heard_with(b"d") == []
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")

@@ -73,6 +73,7 @@ class Manifest:
     records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
     measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
     far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
+    phases_ms: how long the epoch was in each phase.
     """
 
     query_id: str
@@ -95,6 +96,7 @@ class Manifest:
     sensors: Sequence[Any] = field(default_factory=list)
     global_offsets: Mapping[str, list[int]] = field(default_factory=dict)
     read_to_ms: int = 0
+    phases_ms: Mapping[str, float] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -535,6 +537,7 @@ def _encoded(manifest: Manifest) -> bytes:
         "removed": {name: entry.fields() for name, entry in manifest.removed.items()},
         "global_offsets": manifest.global_offsets,
         "read_to_ms": manifest.read_to_ms,
+        "phases_ms": manifest.phases_ms,
     }
     return orjson.dumps(fields)
 

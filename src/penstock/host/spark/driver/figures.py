@@ -11,10 +11,19 @@ from typing import Any
 
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
+from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.metrics import SensorReport
-from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, HostMeasurements, Measured, Operation
+from penstock.metrics.host_metrics import (
+    COMMIT,
+    DROPPED_RECORDS,
+    TASK_CLOSED,
+    TASK_CREATED,
+    HostMeasurements,
+    Measured,
+    Operation,
+)
 from penstock.metrics.measurements import Measurement
 from penstock.record import TopicPartition
 
@@ -45,6 +54,9 @@ class Figures:
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._recent: deque[Manifest] = deque(maxlen=_RECENT)
+        self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
+        self.tasks_created(0)
+        self.tasks_closed(0)
 
     @property
     def epoch(self) -> int:
@@ -56,6 +68,24 @@ class Figures:
         the first epoch."""
         with self._lock:
             self._last, self._begin, self._ends = last, begin, ends
+            self._measurements.forget()
+
+    def take_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take how far the inputs can be read now."""
+        with self._lock:
+            self._ends = ends
+
+    def tasks_created(self, tasks: int) -> None:
+        """Note that a query sets up a number of tasks."""
+        self._count(TASK_CREATED, tasks)
+
+    def tasks_closed(self, tasks: int) -> None:
+        """Note that the query of a number of tasks has ended."""
+        self._count(TASK_CLOSED, tasks)
+
+    def _count(self, name: str, number: int) -> None:
+        with self._lock:
+            self._measurements.take(Operation(name), Measurement(number, float(number)), self._elapsed_ms())
 
     def take(self, manifest: Manifest) -> None:
         """Add a manifest that is new."""
@@ -69,6 +99,8 @@ class Figures:
             self._processed.update(manifest.processed)
             self._dropped.update(manifest.dropped)
             self._recent.append(manifest)
+            records = sum(manifest.processed.values())
+            self._commits.append(CommitFigures(manifest.epoch, manifest.committed_ms, records, manifest.phases_ms))
             self._measure(manifest)
 
     def _measure(self, manifest: Manifest) -> None:
@@ -77,6 +109,7 @@ class Figures:
         for task, measured in manifest.measured.items():
             for operation, measurement in operations_of(task, measured):
                 take(operation, measurement, now)
+        self._measurements.committed(manifest.committed_ms, now)
         for task, records in manifest.dropped.items():
             take(Operation(DROPPED_RECORDS, task), Measurement(records), now)
         self._measurements.take_sensors(map(SensorReport.of_fields, manifest.sensors), now)
@@ -84,26 +117,31 @@ class Figures:
     def measured(self) -> Measured:
         """Return what was measured since this start, with rates, averages and extremes of the time before now."""
         with self._lock:
-            return self._measurements.at(self._elapsed_ms())
+            committed_ms = None if self._last is None or not self._last.epoch else self._last.committed_ms
+            measured = self._measurements.at(self._elapsed_ms())
+            return measured._replace(lags=self._lags(), committed_ms=committed_ms)
 
     def dropped(self) -> Mapping[str, int]:
         """Return the records dropped since this start, by task; no task without any."""
         with self._lock:
             return {task: records for task, records in self._dropped.items() if records}
 
+    def recent_commits(self) -> list[CommitFigures]:
+        """Return the last epochs, the newest last."""
+        with self._lock:
+            return list(self._commits)
+
     def snapshot(self) -> Mapping[str, Any]:
         """Return the figures by name.
 
         epoch: the last committed. records_in, bytes_in, records_out: since this start. records_per_second: of input,
         over the last epochs with records.
-        epoch_ms: how long the last epoch took. lag, planned: records from the position, and from the position at start,
-            to the ends at start.
+        epoch_ms: how long the last epoch took. lag: offsets of all inputs from the position to the end, as the planner
+            saw it last.
         consumed, produced: (records, bytes) by topic, processed, dropped: records by task, all since this start.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
-            positions = self._begin if last is None or not last.offsets else last.offsets
-            lag = sum(max(end - positions[tp.topic][tp.partition], 0) for tp, end in self._ends.items())
             busy_ms = sum(map(_duration_ms, recent))
             taken = sum(figures.records for manifest in recent for figures in manifest.input.values())
             return {
@@ -113,12 +151,22 @@ class Figures:
                 "bytes_in": self._bytes_in,
                 "records_out": self._records_out,
                 "records_per_second": round(1000 * taken / busy_ms) if busy_ms > 0 else 0,
-                "lag": lag,
+                "lag": sum(self._lags().values()),
                 "consumed": dict(self._consumed),
                 "produced": dict(self._produced),
                 "processed": dict(self._processed),
                 "dropped": dict(self._dropped),
             }
+
+    def _lags(self) -> dict[TopicPartition, int]:
+        """Return how many offsets of each input are to come."""
+        last = self._last
+        positions = self._begin if last is None or not last.offsets else last.offsets
+        return {
+            tp: max(end - positions[tp.topic][tp.partition], 0)
+            for tp, end in self._ends.items()
+            if tp.partition < len(positions.get(tp.topic, ()))
+        }
 
 
 def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]) -> None:

@@ -27,6 +27,7 @@ from penstock.host.spark.versions import FEATURES, map_in_arrow, repartition_by_
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
 from penstock.private_files import private_directory
+from penstock.record import TopicPartition
 
 _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
@@ -101,6 +102,7 @@ class RunningQuery:
         self.description = description
         self._query = query
         self._control = Path(description.control_directory)
+        self._ends_written = 0
 
     @property
     def is_active(self) -> bool:
@@ -116,6 +118,15 @@ class RunningQuery:
     def is_at_end(self) -> bool:
         """Whether it has nothing more to do and waits to be stopped: Spark did not get an end from the source."""
         return (self._control / epoch_planner.AT_END_FILE).exists()
+
+    def new_ends(self) -> dict[TopicPartition, int]:
+        """Return how far the inputs can be read, as the planner has seen it; nothing if that is not new."""
+        with suppress(FileNotFoundError):  # the planner has not told it yet
+            written = (self._control / epoch_planner.ENDS_FILE).stat().st_mtime_ns
+            if written != self._ends_written:
+                self._ends_written = written
+                return epoch_planner.read_ends(self._control)
+        return {}
 
     def pause(self) -> None:
         """Plan nothing after the running epoch."""

@@ -53,6 +53,7 @@ from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import written_topics
+from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
@@ -137,7 +138,10 @@ class SparkHost:
             raise
         listener.on_running()
         self._supervisor = threading.Thread(
-            target=self._supervise, args=(listener,), name=f"penstock-{self._application_id}", daemon=True
+            target=logged_as(self._application_id)(self._supervise),
+            args=(listener,),
+            name=f"penstock-{self._application_id}",
+            daemon=True,
         )
         self._supervisor.start()
 
@@ -214,11 +218,15 @@ class SparkHost:
         return f"{self._guarantee}; broker {self._config['bootstrap.servers']}; checkpoint {self._checkpoint.uri}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch, see `Figures.snapshot`, under `restoring` which tasks rebuild
-        their state, with the entries restored and in all, and under `clients` the statistics of consumers and producers
-        (`client_statistics`)."""
-        clients = client_statistics(self._figures.measured())
-        return {**self._figures.snapshot(), "restoring": self._restores.snapshot(), "clients": clients}
+        """Return figures as of the last committed epoch, see `Figures.snapshot`, under `recent_commits` what the last
+        epochs took (CommitFigures), under `restoring` which tasks rebuild their state, with the entries restored and in
+        all, and under `clients` the statistics of consumers and producers (`client_statistics`)."""
+        return {
+            **self._figures.snapshot(),
+            "recent_commits": self._figures.recent_commits(),
+            "restoring": self._restores.snapshot(),
+            "clients": client_statistics(self._figures.measured()),
+        }
 
     def measured(self) -> Measured:
         """Return what was measured, as of the last committed epoch."""
@@ -423,6 +431,14 @@ class SparkHost:
         """Follow the manifests until the query ends, or is stopped for a rebalance; raises the error that ended it."""
         query = self._query
         assert query is not None
+        tasks = len(query.description.placement.places)
+        self._figures.tasks_created(tasks)
+        try:
+            self._follow_to_its_end(query)
+        finally:
+            self._figures.tasks_closed(tasks)
+
+    def _follow_to_its_end(self, query: RunningQuery) -> None:
         while query.is_active:
             self._follow(query)
             self._progress.look()
@@ -459,6 +475,8 @@ class SparkHost:
             if manifest.printed:
                 print(manifest.printed, end="", flush=True)
             self._figures.take(manifest)
+        if ends := query.new_ends():
+            self._figures.take_ends(ends)
         self._restores.look(query.description.generation, self._figures.epoch)
 
     def _check_data_frames(self, query: RunningQuery) -> None:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
+import orjson
 from pyspark.sql.datasource import InputPartition
 
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -52,6 +54,12 @@ when it has seen the first."""
 TO_END_FILE, AT_END_FILE = "to-end", "at-end"
 """Files of the control directory, for a Spark that does not do it itself: the driver wants the query to end where the
 topics end at its start; the source process has planned all epochs up to there, and they are committed."""
+
+ENDS_FILE = "ends"
+"""A file of the control directory: how far each input can be read, as the source process has seen it last."""
+
+_ENDS_EVERY_MS = 1_000
+"""The least time between two messages to the driver about the ends."""
 
 _FINISH_MS = 2_000
 """How long the end of a query waits until the brokers have the positions."""
@@ -101,8 +109,11 @@ class EpochPlanner:
         self._max_hold_back_ms: int = description.config["penstock.clock.max.hold.back.ms"]
         self._planned_here = 0
         self._planned_at_ms = 0  # as elapsed_milliseconds tells it
+        self._plan_ms = 0
         self._group_offsets = GroupOffsets(description.application_id, partial(ConfluentAdmin, description.config))
         self._told_epoch = 0
+        self._told_ends: dict[TopicPartition, int] = {}
+        self._told_ends_at: int | None = None
         self._purge = RecordPurge(description.config["repartition.purge.interval.ms"], elapsed_milliseconds)
         self._control = Path(description.control_directory)
 
@@ -118,6 +129,12 @@ class EpochPlanner:
     def next_epoch(self, start: EpochOffset) -> EpochOffset:
         """Return the end of the epoch after `start`, or `start` when nothing is due or the driver wants no more; tell
         the driver of that where it asked to stop at the end."""
+        began = elapsed_milliseconds()
+        end = self._end_after(start)
+        self._plan_ms = elapsed_milliseconds() - began
+        return end
+
+    def _end_after(self, start: EpochOffset) -> EpochOffset:
         if not (self._control / TO_END_FILE).exists():
             return self._epoch_after(start)
         if not self._ends.are_fixed:
@@ -145,6 +162,7 @@ class EpochPlanner:
         manifest = self._manifest_of(start)
         now = self._time_after(start.planned_ms)
         ends = self._ends.now()
+        self._tell_ends(ends)
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._description.inputs})
         self._ends.check(positions, ends)
         if self._description.global_inputs and not ends:
@@ -200,6 +218,7 @@ class EpochPlanner:
     def partitions(self, start: EpochOffset, end: EpochOffset) -> list[EpochPartition]:
         """Return the input partitions of the epoch from `start` to `end`: task n of a level in partition n modulo their
         number."""
+        began = elapsed_milliseconds()
         description, placement = self._description, self._description.placement
         assert (end.query_id, end.partitions, end.sink_partitions) == (
             description.query_id,
@@ -233,7 +252,7 @@ class EpochPlanner:
             for tp in placement.inputs_of(task, description.topology.repartition_topics):
                 if end.position(tp) > start.position(tp):
                     part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
-        parts[0].sink = SinkControl(end)
+        parts[0].sink = SinkControl(end, self._plan_ms + elapsed_milliseconds() - began)
         return parts
 
     def committed(self, end: EpochOffset) -> None:
@@ -265,6 +284,17 @@ class EpochPlanner:
             self._told_epoch = committed.epoch
             positions = {tp: committed.position(tp) for tp in self._description.inputs}
             self._group_offsets.tell(self._ends.without_deleted(positions))
+
+    def _tell_ends(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Tell the driver how far the inputs can be read, for its metrics: not at every look, and only what is new."""
+        inputs = {tp: ends[tp] for tp in self._description.inputs if tp in ends}
+        now = elapsed_milliseconds()
+        is_due = self._told_ends_at is None or now - self._told_ends_at >= _ENDS_EVERY_MS
+        if inputs and inputs != self._told_ends and is_due:
+            self._told_ends_at = now
+            with suppress(OSError):  # the next message brings them
+                write_ends(self._control, inputs)
+                self._told_ends = inputs
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
         """Return the manifest of the epoch that ended at `offset`, and learn from its figures if it is new."""
@@ -313,6 +343,22 @@ class EpochPlanner:
             return True
         due = manifest.due_ms()
         return due is not None and (due <= now or went_back) and not self._ends.are_fixed
+
+
+def write_ends(control: Path, ends: Mapping[TopicPartition, int]) -> None:
+    """Write how far inputs can be read, so that a reader sees all of it or what was there before."""
+    written = control / f"{ENDS_FILE}.new"
+    written.write_bytes(orjson.dumps([[*tp, end] for tp, end in ends.items()]))
+    written.replace(control / ENDS_FILE)
+
+
+def read_ends(control: Path) -> dict[TopicPartition, int]:
+    """Return how far inputs can be read, nothing if that is not known yet."""
+    try:
+        data = (control / ENDS_FILE).read_bytes()
+    except FileNotFoundError:
+        return {}
+    return {TopicPartition(topic, partition): end for topic, partition, end in orjson.loads(data)}
 
 
 def _moment(milliseconds: int) -> str:

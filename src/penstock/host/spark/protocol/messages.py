@@ -75,12 +75,24 @@ AT_END: Final = -1
 """In place of an offset: no record of the partition waits, so the next one is that at which the epoch ends."""
 
 
+class TaskPhases(NamedTuple):
+    """When a task ran (ms since the epoch), and how long (ms) it took to fetch, to process, and to open and write its
+    state."""
+
+    began_ms: float
+    ended_ms: float
+    fetch_ms: float
+    process_ms: float
+    state_ms: float
+
+
 class TaskReport(NamedTuple):
     """What a task did in an epoch: the head that it began from and its new entry in the manifest; what it took, as
     (topic, records, bytes); what its functions printed; how many records it dropped; the bytes
     that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
     sensors of its processors recorded, both as `measuring` gives them; and where changelog topics are written, what its
-    group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text)."""
+    group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text). phases: None of a
+    task that had nothing to do."""
 
     task: str
     epoch: int
@@ -95,6 +107,7 @@ class TaskReport(NamedTuple):
     measured: Mapping[str, tuple[float, ...]] = MappingProxyType({})
     sensors: tuple[Any, ...] = ()
     committed: tuple[tuple[str, int, int, str], ...] = ()
+    phases: TaskPhases | None = None
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
@@ -104,22 +117,24 @@ class TaskReport(NamedTuple):
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, taken, *figures, sensors, committed = decode_message(blob)
+        task, epoch, generation, parent, entry, taken, *figures, sensors, committed, phases = decode_message(blob)
         fields = (TaskEntry.of_fields(entry), tuple(map(tuple, taken)), *figures, tuple(sensors))
-        fields = (*fields, tuple(map(tuple, committed)))
+        fields = (*fields, tuple(map(tuple, committed)), None if phases is None else TaskPhases(*phases))
         return TaskReport(task, epoch, generation, parent, *fields)
 
 
 class SinkControl(NamedTuple):
-    """What a sink partition must know of its epoch: the offset at which it ends."""
+    """What a sink partition must know of its epoch: the offset at which it ends, and how long (ms) planning took."""
 
     offset: EpochOffset
+    plan_ms: int = 0
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
-        return encode_message(self.offset.to_json())
+        return encode_message((self.offset.to_json(), self.plan_ms))
 
     @staticmethod
     def decode(blob: bytes) -> SinkControl:
         """Return the control of a blob."""
-        return SinkControl(EpochOffset.from_json(decode_message(blob)))
+        offset, plan_ms = decode_message(blob)
+        return SinkControl(EpochOffset.from_json(offset), plan_ms)

@@ -9,18 +9,25 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError
-from penstock.host.api import Staleness
+from penstock.host.api import Staleness, TaskMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
 from penstock.host.spark.query.state_reader import StateReader
-from penstock.host.spark.query.store_positions import position_of, settled_offsets, source_partitions
+from penstock.host.spark.query.store_positions import (
+    partitions_read,
+    position_of,
+    settled_offsets,
+    source_partitions,
+)
+from penstock.host.task_positions import ANSWER_MS, TaskPositions
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
 from penstock.record import TopicPartition
@@ -74,6 +81,7 @@ class CheckpointQueries:
         self._config = config
         self._checkpoint = checkpoint or checkpoint_of(config)
         self._reader = StateReader(self._builders, config, self._checkpoint)
+        self._positions = TaskPositions(partial(ConfluentAdmin, config, ANSWER_MS))
 
     def __enter__(self) -> Self:
         return self
@@ -214,6 +222,20 @@ class CheckpointQueries:
         age = max(self._clock.milliseconds() - manifest.committed_ms, 0) if manifest.epoch else None
         return Staleness(manifest.epoch, manifest.committed_ms, age)
 
+    def task_metadata(self) -> tuple[TaskMetadata, ...]:
+        """Return how far each task is: the positions of the newest commit, and the ends of its partitions. A task that
+        only reads repartition topics, which Spark's shuffle carries, has no partitions.
+
+        Raises:
+            StateStoreNotAvailableError: there is no checkpoint.
+            KafkaError: the brokers do not answer.
+        """
+        manifest, stored = self._reader.current()
+        positions = {**stored.metadata.begin, **manifest.offsets}
+        groups = {task: partitions_read(self._built, task, positions, stored.groups.get(task)) for task in stored.tasks}
+        committed = {each: positions[each.topic][each.partition] for group in groups.values() for each in group}
+        return self._positions.metadata(groups, lambda admin, partitions: committed)
+
     def table(self, store_name: str, session: SparkSession) -> DataFrame:
         """Return the entries of a store as of the newest commit: see `state.query.columns`.
 
@@ -257,6 +279,7 @@ class CheckpointQueries:
         """Release what was opened; stores that were handed out cannot be read any more."""
         self._reader.close()
         self._global_reader.close()
+        self._positions.close()
 
     def _stores_of(self, parameters: StoreQueryParameters) -> Callable[[], list[StateStore]]:
         """Return a function that returns the stores of the requested partitions, all as of one commit."""

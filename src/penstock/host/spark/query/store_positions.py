@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from penstock.host.spark.checkpoints.checkpoint import Manifest
-from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec
+from penstock.plan.subtopology import BuiltTopology, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.query.position import Position
 
@@ -33,12 +33,22 @@ def source_partitions(
         group: the partitions that the task reads; None for those of the store partition's number.
     """
     (spec,) = (spec for spec in built.subtopologies if store_name in spec.stores)
-    own = _topics(spec, built, offsets)
     above = {topic for feeder in _upstream(spec, built) for topic in _topics(feeder, built, offsets)}
     every = {TopicPartition(topic, number) for topic in above for number in range(len(offsets[topic]))}
-    numbered = (TopicPartition(topic, partition) for topic in own) if group is None else group
-    read = {tp for tp in numbered if tp.topic in own and tp.partition < len(offsets[tp.topic])}
-    return sorted(every | read)
+    return sorted(every.union(partitions_read(built, TaskId(spec.id, partition), offsets, group)))
+
+
+def partitions_read(
+    built: BuiltTopology,
+    task: TaskId,
+    offsets: Mapping[str, list[int]],
+    group: Collection[TopicPartition] | None = None,
+) -> list[TopicPartition]:
+    """Return the partitions of source topics that a task reads; arguments as of `source_partitions`."""
+    (spec,) = (spec for spec in built.subtopologies if spec.id == task.subtopology)
+    own = _topics(spec, built, offsets)
+    numbered = [TopicPartition(topic, task.partition) for topic in own] if group is None else group
+    return sorted(each for each in numbered if each.topic in own and each.partition < len(offsets[each.topic]))
 
 
 def position_of(partitions: Iterable[TopicPartition], offsets: Mapping[str, list[int]]) -> Position:

@@ -3,29 +3,59 @@ measurements by operation, and the reports of sensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from penstock.clock import SystemClock
+from penstock.host.spark.protocol.messages import TaskPhases
 from penstock.host.task_measuring import TaskMeasuring
 from penstock.metrics import SensorMetric, SensorReport
-from penstock.metrics.host_metrics import Operation, operation_of, state_id
+from penstock.metrics.host_metrics import POLL, POLL_RECORDS, STATE_SIZE, Operation, operation_of, state_id
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.plan.subtopology import SubtopologySpec
+from penstock.record import PartitionBatch
 from penstock.task.stream_task import TaskCommit
 
 
 class EpochMeasuring:
     """Measures one task in one epoch."""
 
-    def __init__(self, spec: SubtopologySpec) -> None:
-        """Measure a task of the sub-topology `spec`."""
+    def __init__(self, spec: SubtopologySpec, between: Container[str]) -> None:
+        """Measure a task of the sub-topology `spec`; between: as for TaskMeasuring."""
         clock = SystemClock()
         self.nanoseconds: Callable[[], int] = clock.nanoseconds
         self._milliseconds = clock.milliseconds
-        self._task = TaskMeasuring(spec)
+        self._task = TaskMeasuring(spec, between)
         self._measured: dict[str, Measurement] = {}
         self._sensors: Sequence[SensorReport] = ()
+        self._began_ms = self._milliseconds()
+        self._began = self.nanoseconds()
+        self._fetch = self._process = 0
+
+    def fetched(self, inputs: Iterable[PartitionBatch]) -> Iterator[PartitionBatch]:
+        """Yield the inputs, and measure how long they are waited for."""
+        each = iter(inputs)
+        while True:
+            began = self.nanoseconds()
+            batch = next(each, None)
+            self._fetch += self.nanoseconds() - began
+            if batch is None:
+                return
+            yield batch
+
+    @contextmanager
+    def processing(self) -> Iterator[None]:
+        """Measure the time of the block, but for what it waits for inputs, as that of processing."""
+        began = self.nanoseconds() - self._fetch
+        yield
+        self._process += self.nanoseconds() - self._fetch - began
+
+    def phases(self) -> TaskPhases:
+        """Return when the task ran and what it took until now; what is left is the time of its state."""
+        took = (self.nanoseconds() - self._began) / 1e6
+        fetch, process = self._fetch / 1e6, self._process / 1e6
+        return TaskPhases(self._began_ms, self._began_ms + took, fetch, process, max(took - fetch - process, 0.0))
 
     def process(self, process: Callable[[], int]) -> None:
         """Call `process`, which returns how many records it took, and measure the time of each as their average."""
@@ -33,9 +63,19 @@ class EpochMeasuring:
         records = process()
         self._task.processed(records, self.nanoseconds() - began)
 
+    def polled(self, inputs: Iterable[PartitionBatch]) -> Iterator[PartitionBatch]:
+        """As `fetched`, and measure how long each of the inputs took to come, and how many records it has."""
+        before = self._fetch
+        for each in self.fetched(inputs):
+            took, records = (self._fetch - before) / 1_000_000, float(len(each.batch))
+            for name, value in ((POLL, took), (POLL_RECORDS, records)):
+                self._measured[name] = self._measured.get(name, NOTHING).plus(Measurement(1, value, value, value))
+            yield each
+            before = self._fetch
+
     def take(self, commit: TaskCommit) -> None:
         """Take what the task measured, and how old the records are now that sinks have written."""
-        self._task.written(commit.output, self._milliseconds())
+        self._task.prepared(commit, self._milliseconds())
         self._measured.update(commit.measured)
         self._measured.update(self._task.take())
         self._sensors = commit.sensors
@@ -43,7 +83,8 @@ class EpochMeasuring:
     def take_base(self, task: str, measured: Mapping[str, Measurement]) -> None:
         """Take the measurements of the base of `task`, which is one database for all stores of the task."""
         for name, measurement in measured.items():
-            self._measured[operation_of(name, state_id("rocksdb"), task)] = measurement
+            operation = name if name == STATE_SIZE else operation_of(name, state_id("rocksdb"), task)
+            self._measured[operation] = measurement
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Take what the clients of this process have reported since the last task that ran in it."""

@@ -220,7 +220,8 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     began = SystemClock().nanoseconds()
     checkpoint = open_checkpoint(description.checkpoint)
     checkpoint.check_generation(description.generation)
-    end = _control(messages).offset
+    control = _control(messages)
+    end = control.offset
     decoded = (TaskReport.decode(blob) for message in messages for blob in message.reports)
     reports = sorted(decoded, key=lambda report: report.task)
     before = checkpoint.read_manifest(end.epoch - 1, description.query_id)
@@ -236,12 +237,13 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     crash_point("manifest.before_write", end.epoch)
     # As late as possible: the next topology version, of a newer driver, begins with this number of an epoch.
     checkpoint.check_generation(description.generation)
+    committed_ms, commit_ms = SystemClock().milliseconds(), _longest_write(messages) + _ms_since(began)
     manifest = Manifest(
         query_id=description.query_id,
         epoch=end.epoch,
         generation=description.generation,
         planned_ms=end.planned_ms,
-        committed_ms=SystemClock().milliseconds(),
+        committed_ms=committed_ms,
         tasks={report.task: report.entry for report in reports},
         offsets=end.positions,
         input=_figures(each for report in reports for each in report.input),
@@ -252,7 +254,8 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         dropped={report.task: report.dropped for report in reports if report.dropped},
         printed="".join(report.printed for report in reports),
         removed=before.removed,
-        commit_ms=max((message.write_ms for message in messages), default=0.0) + _ms_since(began),
+        commit_ms=commit_ms,
+        phases_ms=_phases(committed_ms - end.planned_ms, control.plan_ms, reports, commit_ms),
         measured={report.task: report.measured for report in reports if report.measured},
         sensors=added_up(report.sensors for report in reports),
         global_offsets=end.global_positions,
@@ -260,6 +263,29 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
     crash_point("manifest.after_write", end.epoch)
+
+
+def _longest_write(messages: Sequence[PartitionCommit]) -> float:
+    return max((message.write_ms for message in messages), default=0.0)
+
+
+def _phases(epoch_ms: float, plan_ms: float, reports: Iterable[TaskReport], transaction_ms: float) -> dict[str, float]:
+    """Return how long (ms) an epoch of `epoch_ms` was in each phase. The time in which tasks ran, many at a time, is
+    divided as they took it; what is left is Spark's."""
+    ran = sorted(report.phases for report in reports if report.phases is not None)
+    busy_ms, until_ms = 0.0, 0.0
+    for each in ran:
+        busy_ms += max(each.ended_ms - max(each.began_ms, until_ms), 0.0)
+        until_ms = max(each.ended_ms, until_ms)
+    took = {
+        "fetch": sum(each.fetch_ms for each in ran),
+        "process": sum(each.process_ms for each in ran),
+        "state": sum(each.state_ms for each in ran),
+    }
+    scale = busy_ms / (sum(took.values()) or 1.0)
+    phases = {"plan": float(plan_ms), **{name: value * scale for name, value in took.items()}}
+    phases["transaction"] = transaction_ms
+    return {**phases, "spark": max(epoch_ms - sum(phases.values()), 0.0)}
 
 
 def _ms_since(nanoseconds: int) -> float:

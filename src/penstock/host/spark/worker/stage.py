@@ -31,6 +31,7 @@ from penstock.host.spark.worker.determinism import TaskResult, check_same
 from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.printing import captured_print
 from penstock.host.spark.worker.task_epoch import TaskEpoch
+from penstock.log_context import logged_as, mark_log_records
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch
 from penstock.state.api import StateStore
@@ -40,7 +41,8 @@ from penstock.state.api import StateStore
 def prepare_worker() -> None:
     """Prepare a worker, once per process: Spark's daemon collects all garbage after every task, and freezing the loaded
     objects makes this cheap. In between, only young objects are collected, and seldom, because the columns of a batch
-    are millions of objects that stay."""
+    are millions of objects that stay. What tasks log has their attributes from now on."""
+    mark_log_records()
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
@@ -136,7 +138,7 @@ def _run(
     inputs: Iterable[PartitionBatch],
     global_stores: Mapping[str, StateStore],
 ) -> tuple[list[PartitionBatch], TaskReport]:
-    with captured_print() as printed:
+    with captured_print() as printed, logged_as(description.application_id, str(task), control.epoch):
         try:
             checkpoint = open_checkpoint(description.checkpoint)
             every: int = description.config["penstock.determinism.check.epochs"]

@@ -55,7 +55,7 @@ class TaskEpoch:
         self._held: list[PartitionBatch] = []
         self._processed = 0
         self._spec = description.subtopologies[task.subtopology]
-        self._measuring = EpochMeasuring(self._spec)
+        self._measuring = EpochMeasuring(self._spec, description.topology.repartition_topics)
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
         self._change_log = ChangeLog(self._spec.written_changelogs) if description.writes_changelogs else None
@@ -64,14 +64,16 @@ class TaskEpoch:
     def run(self, inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> tuple[list[PartitionBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
         control = self._control
-        new = iter(inputs)
+        reads_topics = self._description.placement.places[self._task].level == 0  # later levels wait for other tasks
+        new = self._measuring.polled(inputs) if reads_topics else self._measuring.fetched(inputs)
         first = next(new, None)
         if first is None and not control.carried and control.is_idle():
             keep_base(self._description, str(self._task), self._checkpoint)
             return [], self._report(replace(control.entry, carried=None), "", 0)
         state = TaskState(self._description, self._checkpoint, self._task, control)
         try:
-            commit = self._process(state, chain(() if first is None else (first,), new))
+            with self._measuring.processing():
+                commit = self._process(state, chain(() if first is None else (first,), new))
             crash_point("task.after_process", control.epoch)
             entry = state.write_commit(commit)
         except CorruptedBaseError as error:
@@ -88,7 +90,8 @@ class TaskEpoch:
         due_ms = _earlier(entry.due_ms, self._look_again_ms)
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
         self._write_order(commit)
-        return sent, self._report(entry, printed.text(), sum(commit.dropped_records.values()))
+        report = self._report(entry, printed.text(), sum(commit.dropped_records.values()))
+        return sent, report._replace(phases=self._measuring.phases())
 
     def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
         description, control = self._description, self._control

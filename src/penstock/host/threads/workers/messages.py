@@ -25,6 +25,7 @@ import cloudpickle
 import penstock
 from penstock.errors import StreamsError
 from penstock.host.record_blobs import decode_batch, encode_batch
+from penstock.log_context import Work
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.changelog_copy import ChangelogStamp
@@ -78,11 +79,12 @@ class OpenGlobal:
 
 @dataclass(frozen=True)
 class LogLine:
-    """A line of the log: logger, level, text."""
+    """A line of the log: logger, level, text, and what it comes from."""
 
     logger: str
     level: int
     text: str
+    work: Work
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ from penstock.host.threads.workers.messages import (
     ReadStore,
     Ready,
 )
+from penstock.log_context import current_work
 from penstock.state.guarded import AT_ONCE
 from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -196,4 +197,4 @@ class _LogLines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send one line."""
-        self._connection.send(LogLine(record.name, record.levelno, self.format(record)))
+        self._connection.send(LogLine(record.name, record.levelno, self.format(record), current_work()))

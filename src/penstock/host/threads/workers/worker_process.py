@@ -19,6 +19,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.workers.messages import Connection, LogLine, Open, OpenGlobal, Program, Ready
 from penstock.host.threads.workers.worker import OUT_OF_MEMORY
+from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 
 _START = """
@@ -165,8 +166,9 @@ class WorkerProcess:
                     case Ready(error):
                         self._refusal = error
                         self._ready.set()
-                    case LogLine(logger, level, text):
-                        logging.getLogger(logger).log(level, "%s", text)
+                    case LogLine(logger, level, text, work):
+                        with logged_as(*work):
+                            logging.getLogger(logger).log(level, "%s", text)
                     case event:
                         with self._lock:
                             self._unanswered.popleft()

@@ -1,4 +1,4 @@
-"""Keys, values and headers on the command line: names of serdes, texts and JSON to values and back."""
+"""Keys, values and headers for people: names of serdes, texts and JSON to values and back."""
 
 from __future__ import annotations
 

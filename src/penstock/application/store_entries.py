@@ -1,0 +1,162 @@
+"""The entries of a store, chosen by texts: for people who look at an application and do not write Python."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError, UnsupportedOperationError
+from penstock.record import ValueAndTimestamp
+from penstock.serdes.texts import parsed
+from penstock.state.api import StoreBuilder
+from penstock.state.query.queries import MultiVersionedKeyQuery
+from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
+from penstock.state.suppliers import (
+    KeyValueBytesStoreSupplier,
+    LruMapBytesStoreSupplier,
+    SessionBytesStoreSupplier,
+    VersionedBytesStoreSupplier,
+    WindowBytesStoreSupplier,
+)
+from penstock.state.versioned_api import VersionedRecord
+from penstock.task.standby_task import empty_store
+from penstock.windows import LONG_MAX, Windowed
+
+Entry = dict[str, Any]
+"""What is shown of an entry: key, value, and the times that it has (ms)."""
+
+
+class Queried(Protocol):
+    """Answers interactive queries: a running application, or what reads its state."""
+
+    def store(self, parameters: StoreQueryParameters) -> Any:
+        """Return a store, for reading."""
+        ...
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        """Return what each partition answers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which entries: those of `key`, or of the keys from `from_key` to `to_key`, all without; of one partition or all;
+    of windows and versions with times from `from_time` to `to_time` (ms)."""
+
+    key: str | None = None
+    from_key: str | None = None
+    to_key: str | None = None
+    partition: int | None = None
+    from_time: int = 0
+    to_time: int = LONG_MAX
+
+
+class StoreEntries:
+    """Reads the entries of stores."""
+
+    def __init__(self, state: Queried, stores: Mapping[str, StoreBuilder], config: StreamsConfig) -> None:
+        """Read from `state`. stores: what describes its stores, by name. config: of the application."""
+        self._state = state
+        self._stores = stores
+        self._config = config
+
+    def of(self, name: str, chosen: Selection) -> Generator[Entry]:
+        """Yield the chosen entries of the store `name`; close the iterator where it is not read to its end.
+
+        Raises:
+            UnknownStateStoreError: there is no such store.
+            SerializationError: a text is not that of a key, or keys of this store have none.
+            UnsupportedOperationError: the kind of the store has no such selection.
+            InvalidStateStoreError: the store cannot be read now, or cannot be shown.
+        """
+        builder = self._stores.get(name)
+        parameters = StoreQueryParameters.from_name_and_type(name, _type_of(builder)).with_partition(chosen.partition)
+        store = self._state.store(parameters)
+        assert builder is not None  # or `store` has refused it
+        times = chosen.from_time, chosen.to_time
+        key, from_key, to_key = (self._key(builder, text) for text in (chosen.key, chosen.from_key, chosen.to_key))
+        match builder.supplier:
+            case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier() if chosen.key is not None:
+                yield _entry(key, store.get(key))
+            case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier():
+                yield from _pairs(store.range(from_key, to_key))
+            case WindowBytesStoreSupplier() if chosen.key is not None:
+                with store.fetch(key, *times) as windows:
+                    for start, value in windows:
+                        yield {"window_start": start, **_entry(key, value)}
+            case WindowBytesStoreSupplier() if from_key is None and to_key is None:
+                yield from _pairs(store.fetch_all(*times))
+            case WindowBytesStoreSupplier():
+                yield from _pairs(store.fetch_range(from_key, to_key, *times))
+            case SessionBytesStoreSupplier():
+                found = store.fetch_range(from_key, to_key) if chosen.key is None else store.fetch(key)
+                yield from _pairs(found)
+            case VersionedBytesStoreSupplier():
+                if chosen.key is None:
+                    raise UnsupportedOperationError(f"Store {name} keeps versions: name a key to see its versions.")
+                yield from self._versions(name, key, chosen)
+            case _:
+                raise InvalidStateStoreError(f"Store {name} is a {builder.kind} store, which cannot be shown here.")
+
+    def _key(self, builder: StoreBuilder, text: str | None) -> Any:
+        """Return the key that `text` stands for, None for None."""
+        if text is None:
+            return None
+        store: Any = empty_store(builder, self._config)
+        return parsed(store.key_serde, f"store {builder.name}", text)
+
+    def _versions(self, name: str, key: Any, chosen: Selection) -> Iterator[Entry]:
+        versions = MultiVersionedKeyQuery.with_key(key).from_time(chosen.from_time).to_time(chosen.to_time)
+        request = StateQueryRequest.in_store(name).with_query(versions)
+        if chosen.partition is not None:
+            request = request.with_partitions([chosen.partition])
+        for result in self._state.query(request).partition_results.values():
+            for version in result.result:
+                yield _entry(key, version)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON has no form for as something that it has one for."""
+    if isinstance(value, bytes):
+        return value.hex()
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else repr(value)
+
+
+def _pairs(entries: AbstractContextManager[Iterator[tuple[Any, Any]]]) -> Iterator[Entry]:
+    with entries as pairs:
+        for key, value in pairs:
+            yield _entry(key, value)
+
+
+def _entry(key: Any, value: Any) -> Entry:
+    windows = {}
+    if isinstance(key, Windowed):
+        windows = {"window_start": key.window.start, "window_end": key.window.end}
+        key = key.key
+    match value:
+        case VersionedRecord():
+            ended = {} if value.valid_to is None else {"valid_to": value.valid_to}
+            return {"key": key, "value": value.value, "timestamp": value.timestamp, **ended}
+        case ValueAndTimestamp():
+            return {**windows, "key": key, "value": value.value, "timestamp": value.timestamp}
+        case _:
+            return {**windows, "key": key, "value": value}
+
+
+def _type_of(builder: StoreBuilder | None) -> Any:
+    """Return the type to ask for; for a store that is not there it does not matter."""
+    timestamped = builder is not None and builder.timestamped
+    match None if builder is None else builder.supplier:
+        case WindowBytesStoreSupplier():
+            return QueryableStoreTypes.timestamped_window_store() if timestamped else QueryableStoreTypes.window_store()
+        case SessionBytesStoreSupplier():
+            return QueryableStoreTypes.session_store()
+        case _ if timestamped:
+            return QueryableStoreTypes.timestamped_key_value_store()
+        case _:
+            return QueryableStoreTypes.key_value_store()

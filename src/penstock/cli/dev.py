@@ -1,0 +1,254 @@
+"""`penstock dev`: runs a program, and whenever its files are saved, the changed program with the state of the old one.
+
+The command watches files and owns the broker, if the program names none. Each version of the program is a process of
+its own (dev_process.py): it loads the program while the old version still runs, and takes over when that has ended
+behind its last commit. A program that cannot be loaded, or that cannot use the state, changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import orjson
+import typer
+
+from penstock.cli.broker import DataDir, Port
+from penstock.cli.common import (
+    DEFAULT_PORT,
+    INTERRUPTED,
+    Settings,
+    Verbose,
+    err,
+    interruptible,
+    parsed_settings,
+    set_verbose,
+)
+from penstock.cli.dev_process import Answer, Order
+from penstock.cli.program import load_program
+from penstock.cli.run import HostOption, with_broker
+from penstock.host.open import check_host
+from penstock.termination import terminating
+
+_LOOK_SECONDS: Final = 0.2
+_LOAD_SECONDS: Final = 60.0
+"""How long a program may take to be loaded."""
+
+_END_SECONDS: Final = 60.0
+"""How long a program may take to commit and end before it is killed; the next one continues from its last commit."""
+
+_MOST_FILES: Final = 2_000
+_NOT_WATCHED: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
+
+_Files = Mapping[str, tuple[int, int]]
+"""The time of the last change (ns) and the size (bytes) of files, by path."""
+
+
+def dev(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")
+    ],
+    host: HostOption = None,
+    port: Port = DEFAULT_PORT,
+    data_dir: DataDir = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show each event as a line of JSON; what the program prints goes to stderr.")
+    ] = False,
+    config: Settings = None,
+    verbose: Verbose = False,
+) -> None:
+    """Run a program, and go on with its state whenever one of its files is saved, until Ctrl-C.
+
+    A program that cannot be loaded, or that cannot use the state, is not run: the one before stays.
+    """
+    overrides: dict[str, Any] = parsed_settings(config)
+    if host is not None:
+        overrides["penstock.host"] = host.value
+    if verbose:
+        set_verbose(True)
+    program = load_program(file)
+    configured = program.configured(overrides)
+    check_host(configured)
+    creates_topics = configured["bootstrap.servers"] is None
+    with terminating(), interruptible() as interrupted, with_broker(program, configured, port, data_dir) as settings:
+        servers = {"bootstrap.servers": settings["bootstrap.servers"]}
+        overrides.update(servers)
+        session = _Session(file, overrides, creates_topics, verbose, _Events(as_json))
+        try:
+            session.change()
+            while not interrupted():
+                time.sleep(_LOOK_SECONDS)
+                session.look()
+        finally:
+            session.close()
+    raise typer.Exit(INTERRUPTED)
+
+
+class _Events:
+    """Says what happens: to people on standard error, to programs in JSON on standard output."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def tell(self, event: str, text: str, **more: Any) -> None:
+        """Say that `event` has happened. text: for people; more: for programs."""
+        if self.as_json:
+            sys.stdout.write(orjson.dumps({"event": event, **more}).decode() + "\n")
+            sys.stdout.flush()
+        else:
+            err.print(text, markup=False)
+
+
+class _Session:
+    """The files of a program, the process that runs it, and what is to be said of both."""
+
+    def __init__(
+        self, file: Path, overrides: Mapping[str, Any], creates_topics: bool, verbose: bool, events: _Events
+    ) -> None:
+        self._file = file
+        self._overrides, self._creates_topics, self._verbose = overrides, creates_topics, verbose
+        self._events = events
+        self._running: _Process | None = None
+        self._shape: Mapping[str, Any] | None = None
+        self._loaded: _Files = {}
+        self._seen: _Files = {}
+
+    def look(self) -> None:
+        """Run the changed program if files were saved, and say so if the program has ended."""
+        files = _files(self._file)
+        if files != self._loaded and files == self._seen:  # nobody writes any more
+            self.change()
+        self._seen = files
+        if self._running is not None and (code := self._running.ended()) is not None:
+            self._running = None
+            text = f"{self._file} has ended with exit code {code}. It starts again when it is saved."
+            self._events.tell("ended", text, code=code)
+
+    def change(self) -> None:
+        """Load the program as it is now, and run it in place of the one that runs, if it can."""
+        self._loaded = self._seen = _files(self._file)
+        order = Order(str(self._file), self._overrides, self._creates_topics, self._verbose, self._shape)
+        candidate = _Process(order, self._events.as_json)
+        is_taken = False
+        try:
+            answer = candidate.answer()
+            if answer.error is not None:
+                self._keep("failed", [answer.error], error=answer.error)
+            elif answer.refused:
+                self._keep("refused", list(answer.lines), lines=answer.lines)
+            else:
+                is_taken = True
+                self._replace(candidate, answer)
+        finally:
+            if not is_taken:
+                candidate.close()
+
+    def close(self) -> None:
+        """End the program behind its last commit."""
+        if self._running is not None:
+            self._running.close()
+            self._running = None
+
+    def _keep(self, event: str, reasons: list[str], **more: Any) -> None:
+        stays = (
+            "The program before it goes on." if self._running is not None else "Nothing runs until it is saved again."
+        )
+        self._events.tell(event, "\n".join([f"{self._file} cannot run:", *reasons, stays]), **more)
+
+    def _replace(self, candidate: _Process, answer: Answer) -> None:
+        if self._shape is not None or answer.lines:
+            lines = answer.lines or ("nothing changes",)
+            self._events.tell("changed", "\n".join([f"{self._file} has changed:", *lines]), lines=lines)
+        self.close()
+        self._running, self._shape = candidate, answer.shape
+        candidate.start()
+        self._events.tell("started", f"{self._file} starts; each time it is saved, the change takes over.")
+
+
+class _Process:
+    """A process with one version of the program."""
+
+    def __init__(self, order: Order, prints_to_stderr: bool) -> None:
+        """Start it; it loads the program and waits."""
+        reading, writing = os.pipe()
+        with open(writing, "wb"):  # the process has its own
+            self._answers = open(reading, "rb")  # noqa: SIM115 - closed by `answer`
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "penstock.cli.dev_process", str(writing)],
+                stdin=subprocess.PIPE,
+                stdout=sys.stderr if prints_to_stderr else None,
+                pass_fds=[writing],
+                start_new_session=True,  # a Ctrl-C at the terminal is for the command, which ends this process
+            )
+        self._write(msgspec.json.encode(order))
+
+    def answer(self) -> Answer:
+        """Return what the process says of the program; that it cannot be loaded if it says nothing."""
+        deadline = time.monotonic() + _LOAD_SECONDS
+        os.set_blocking(self._answers.fileno(), False)
+        said = b""
+        with self._answers:
+            while time.monotonic() < deadline:
+                part = self._answers.read()
+                if part == b"":
+                    if said:
+                        return msgspec.json.decode(said, type=Answer)
+                    return Answer(error=f"the process ended while it loaded the program, code {self._process.wait()}.")
+                said += part or b""
+                time.sleep(_LOOK_SECONDS / 10)
+        return Answer(error=f"it is not loaded after {_LOAD_SECONDS:.0f} s: move what waits or runs into a function.")
+
+    def start(self) -> None:
+        """Let the process run the program."""
+        self._write(b"run")
+
+    def ended(self) -> int | None:
+        """Return the exit code, None while the process runs."""
+        return self._process.poll()
+
+    def close(self) -> None:
+        """End the process, behind a commit if it runs the program."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _write(self, line: bytes) -> None:
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, which `answer` and `ended` say
+
+
+def _files(file: Path) -> _Files:
+    """Return the Python files of the directory of `file` and those below it, which it may import; of very many only
+    some, and the file itself always."""
+    found = {str(file): _state(file)}
+    for directory, below, names in os.walk(file.resolve().parent):
+        below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_WATCHED)
+        for name in sorted(names):
+            if name.endswith(".py") and len(found) < _MOST_FILES:
+                path = Path(directory, name)
+                found[str(path)] = _state(path)
+        if len(found) >= _MOST_FILES:
+            break
+    return found
+
+
+def _state(path: Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:  # an editor replaces it, or it is gone
+        return -1, -1
+    return status.st_mtime_ns, status.st_size

@@ -1,0 +1,109 @@
+"""The process of `penstock dev` that runs a program: it loads it, says what that means, and waits to be let go.
+
+So what runs is what was checked. Its standard input is a pipe of the command: the order, then a line that lets it go.
+When the pipe closes, this process ends; it never outlives the command. The answer has a pipe of its own, because what
+the program prints goes to standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import savepoints
+from penstock.cli.common import FAILED, report, set_verbose
+from penstock.cli.program import Program, load_program
+from penstock.cli.run import HostName, create_missing_topics, run_program
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.open import check_host
+from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.evolution import Evolution, evolve, topology_shape
+from penstock.termination import terminating
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run.
+
+    overrides: of the program's configuration. creates_topics: whether to create topics that are missing. before: the
+    shape of the topology that runs now, None if none does.
+    """
+
+    path: str
+    overrides: Mapping[str, Any]
+    creates_topics: bool
+    verbose: bool
+    before: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a program means for the one that runs: the lines of `penstock diff`, whether it is refused, and the shape of
+    its topology. error: why it cannot be loaded; then nothing else holds."""
+
+    lines: tuple[str, ...] = ()
+    refused: bool = False
+    shape: Mapping[str, Any] | None = None
+    error: str | None = None
+
+
+def main() -> None:
+    """Do what the order on standard input says; the argument is the file descriptor for the answer."""
+    order = msgspec.json.decode(sys.stdin.buffer.readline(), type=Order)
+    set_verbose(order.verbose)
+    with terminating():
+        with open(int(sys.argv[1]), "wb") as answers:
+            try:
+                program = load_program(Path(order.path))
+                config = program.configured(order.overrides)
+                answer = _answer(program, config, order)
+            except (StreamsError, OSError, ValueError) as error:
+                notes = vars(error).get("__notes__", ())
+                answer = Answer(error="\n".join([str(error), *notes]))
+            answers.write(msgspec.json.encode(answer))
+        if not sys.stdin.buffer.readline():
+            return
+        threading.Thread(target=_end_with_the_command, daemon=True).start()
+        try:
+            run_program(program, config)
+        except (StreamsError, OSError, RuntimeError, ValueError) as error:
+            report(error)
+            sys.exit(FAILED)
+
+
+def _answer(program: Program, config: StreamsConfig, order: Order) -> Answer:
+    check_host(config)
+    if order.creates_topics:
+        create_missing_topics(program, config)
+    built = program.topology.build(str(config.required("application.id")))
+    # As JSON, as the shape that it is compared with.
+    shape = msgspec.json.decode(msgspec.json.encode(topology_shape(built, config, savepoints.topics_of(config))))
+    evolution = _evolution(program, config, shape, order.before)
+    return Answer(tuple(evolution.lines()) if evolution.differences else (), bool(evolution.refused), shape)
+
+
+def _evolution(
+    program: Program, config: StreamsConfig, shape: Mapping[str, Any], before: Mapping[str, Any] | None
+) -> Evolution:
+    if config["penstock.host"] == HostName.spark and checkpoint_of(config).read_metadata() is not None:
+        return savepoints.diff(program.topology, config, config)
+    return Evolution() if before is None else evolve(before, shape, {})
+
+
+def _end_with_the_command() -> None:
+    while os.read(sys.stdin.fileno(), 1):  # a daemon thread must not hold the lock of a buffer when Python ends
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""`penstock mirror`: topics of one cluster as topics of another one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+from rich.table import Table
+
+from penstock.cli.common import INTERRUPTED, AsJson, err, interruptible, out, parsed_settings, print_json
+from penstock.config import StreamsConfig
+from penstock.errors import counted
+from penstock.termination import terminating
+from penstock.transfers.mirror import Mirror, MirroredTopic, MirrorOptions
+
+_STATUS_SECONDS: Final = 10.0
+
+
+def mirror(
+    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT", help="Brokers of the cluster to read.")],
+    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the cluster to write.")],
+    topics: Annotated[
+        list[str],
+        typer.Option("--topics", "-t", metavar="NAME|PATTERN", help="Topics to mirror; may be given again."),
+    ],
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="NAME|PATTERN", help="Topics to leave out.")
+    ] = None,
+    prefix: Annotated[str, typer.Option("--prefix", help="What the names in the target begin with.")] = "",
+    renames: Annotated[
+        list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="The name of a topic in the target.")
+    ] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="Mirror what the topics hold now, then stop.")] = False,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", help="Name of this mirror, if several copy from one cluster; default: the cluster's id."
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="Of new topics; -1 for the default of the target.")
+    ] = -1,
+    exclude_configs: Annotated[
+        list[str] | None, typer.Option("--exclude-config", metavar="KEY", help="A configuration that new topics lack.")
+    ] = None,
+    refresh: Annotated[
+        float, typer.Option("--refresh", min=0.1, metavar="SECONDS", help="How often to look for new topics.")
+    ] = 30.0,
+    source_config: Annotated[
+        list[str] | None,
+        typer.Option("--from-config", metavar="KEY=VALUE", help="A key of the clients that read; may be given again."),
+    ] = None,
+    target_config: Annotated[
+        list[str] | None,
+        typer.Option("--to-config", metavar="KEY=VALUE", help="A key of the clients that write; may be given again."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Mirror topics to another cluster: each record once, with its partition, key, timestamp and headers.
+
+    Runs until Ctrl-C or --until-end. A topic is created in the target if it is missing there.
+    """
+    options = MirrorOptions(
+        topics=tuple(topics),
+        exclude=tuple(exclude or ()),
+        prefix=prefix,
+        renames=parsed_settings(renames, "--rename"),
+        name=name,
+        replication_factor=replication_factor,
+        exclude_configs=frozenset(exclude_configs or ()),
+        refresh_ms=round(refresh * 1000),
+    )
+    copying = Mirror(
+        _config(source, source_config, "--from-config"), _config(target, target_config, "--to-config"), options
+    )
+    status = _Status(copying)
+    with terminating(), interruptible() as interrupted:
+
+        def should_stop() -> bool:
+            status.show()
+            return interrupted()
+
+        try:
+            (copying.run_to_end if until_end else copying.run)(should_stop)
+        finally:
+            _show(copying.topics(), as_json)
+        if interrupted():
+            raise typer.Exit(INTERRUPTED)
+
+
+def _config(servers: str, settings: list[str] | None, option: str) -> StreamsConfig:
+    return StreamsConfig({**parsed_settings(settings, option), "bootstrap.servers": servers})
+
+
+class _Status:
+    """Says now and then on standard error how far a mirror has come."""
+
+    def __init__(self, copying: Mirror) -> None:
+        self._copying = copying
+        self._next = time.monotonic() + _STATUS_SECONDS
+
+    def show(self) -> None:
+        """Say it, if it is time."""
+        if time.monotonic() >= self._next:
+            self._next = time.monotonic() + _STATUS_SECONDS
+            topics = self._copying.topics()
+            records, lag = sum(each.records for each in topics), sum(each.lag for each in topics)
+            err.print(f"{counted(records, 'record')} of {counted(len(topics), 'topic')} mirrored, {lag:,} behind.")
+
+
+def _show(topics: list[MirroredTopic], as_json: bool) -> None:
+    records = sum(each.records for each in topics)
+    if as_json:
+        print_json({"topics": [asdict(each) for each in topics], "records": records})
+        return
+    if topics:
+        table = Table("from", "to", "partitions", "records", "behind", box=None, pad_edge=False)
+        for each in topics:
+            table.add_row(each.source, each.target, str(each.partitions), f"{each.records:,}", f"{each.lag:,}")
+        out.print(table)
+    out.print(f"Mirrored {counted(records, 'record')} of {counted(len(topics), 'topic')}.")

@@ -1,0 +1,53 @@
+"""`penstock ui FILE`: the pages of an application that another process runs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from penstock import savepoints
+from penstock.cli.common import Settings, parsed_settings
+from penstock.cli.program import load_program
+from penstock.cli.run import DEFAULT_UI_PORT, File
+from penstock.config import StreamsConfig
+from penstock.extras import load
+from penstock.host.api import Host
+from penstock.host.open import open_watch
+from penstock.streams import KafkaStreams
+from penstock.termination import terminating
+
+_OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port")
+
+
+class _Watched(KafkaStreams):
+    """An application that another process runs."""
+
+    def _open_host(self, until_end: bool) -> Host:
+        return open_watch(self._built, self._config)
+
+
+def ui(
+    file: File,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port for the pages; 0 for a free one.")
+    ] = DEFAULT_UI_PORT,
+    config: Settings = None,
+) -> None:
+    """Show over HTTP an application that another process runs, from its checkpoint, and what FILE would change, until
+    Ctrl-C."""
+    program = load_program(file)
+    settings = program.configured({**parsed_settings(config), "penstock.ui.port": port, "penstock.ui.control": False})
+    own = StreamsConfig({key: value for key, value in settings.given().items() if key not in _OF_THE_APPLICATION})
+    server_class = load("penstock.ui.server", "penstock ui").UiServer
+
+    def changes() -> list[str]:
+        evolution = savepoints.diff(program.topology, own, own)
+        return list(evolution.lines()) if evolution.differences else []
+
+    with terminating(), _Watched(program.topology, own) as streams:
+        server = server_class(streams, settings, changes)
+        try:
+            streams.await_termination()
+        finally:
+            server.close()

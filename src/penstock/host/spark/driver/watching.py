@@ -1,0 +1,87 @@
+"""An application on Spark as its checkpoint shows it, for a process that does not run it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from penstock.config import StreamsConfig
+from penstock.errors import StateStoreNotAvailableError, UnsupportedOperationError
+from penstock.host.api import HostListener, StateQueries
+from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
+from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
+from penstock.host.spark.driver.figures import Figures
+from penstock.host.spark.query.queries import CheckpointQueries
+from penstock.metrics.host_metrics import Measured
+from penstock.plan.subtopology import BuiltTopology
+
+
+class CheckpointWatch:
+    """Follows the commits of an application that another process runs (implements Host); it runs and changes
+    nothing."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
+        """Take what to watch; nothing is opened yet."""
+        self._checkpoint = checkpoint_of(config)
+        self._queries = CheckpointQueries(built, config, self._checkpoint)
+        self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
+        self._manifests = NewManifests(self._checkpoint)
+        self._following = threading.Lock()
+
+    def start(self, listener: HostListener) -> None:
+        """Begin at the newest commit; raises StateStoreNotAvailableError if there is no checkpoint."""
+        metadata = existing_metadata(self._checkpoint, StateStoreNotAvailableError)
+        last = self._checkpoint.read_manifest(self._checkpoint.last_epoch(), metadata.query_id)
+        if last is not None:
+            self._figures.begin(last, {}, {})
+        listener.on_running()
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return figures since the start, as the Spark host does, and `watched`: that another process runs the
+        application."""
+        self._follow()
+        return {
+            **self._figures.snapshot(),
+            "recent_commits": self._figures.recent_commits(),
+            "watched": True,
+        }
+
+    def measured(self) -> Measured:
+        """Return what was measured of the commits since the start."""
+        self._follow()
+        return self._figures.measured()
+
+    def queries(self) -> StateQueries:
+        """Return what answers interactive queries, from the checkpoint."""
+        return self._queries
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        return f"watched by its checkpoint {self._checkpoint.uri}"
+
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+        """Release what was opened, and return True."""
+        self._queries.close()
+        return True
+
+    def pause(self) -> NoReturn:
+        """Raise UnsupportedOperationError, as all that would change the application."""
+        raise UnsupportedOperationError("Another process runs this application: this one only watches its checkpoint.")
+
+    resume = clean_up = reset = pause
+
+    def rebalance(self, reason: str) -> None:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def table(self, store_name: str) -> Any:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def _follow(self) -> None:
+        """Take the manifests that are new."""
+        with self._following:
+            metadata = existing_metadata(self._checkpoint, StateStoreNotAvailableError)
+            for manifest in self._manifests.after(self._figures.epoch, metadata.query_id):
+                self._figures.take(manifest)

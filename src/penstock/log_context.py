@@ -1,0 +1,61 @@
+"""What a line of the log says of the work that it comes from: application, task and epoch, as attributes.
+
+The attributes of a log record are `penstock_application`, `penstock_task` and `penstock_epoch`; they are empty where a
+line comes from something else. Lines that functions of the user log have them too. Nothing here formats or writes a
+line.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+
+class Work(NamedTuple):
+    """What a thread works on. application: the application.id. task: the task id, empty for what is of no task. epoch:
+    its number on Spark, empty elsewhere."""
+
+    application: str = ""
+    task: str = ""
+    epoch: int | str = ""
+
+
+_NO_WORK: Final = Work()
+_work: Final[ContextVar[Work]] = ContextVar("penstock_work", default=_NO_WORK)
+
+
+class _Marking:
+    """A factory of log records that gives those of another one the attributes."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self._make = make
+
+    def __call__(self, *args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = self._make(*args, **kwargs)
+        record.penstock_application, record.penstock_task, record.penstock_epoch = _work.get()
+        return record
+
+
+def mark_log_records() -> None:
+    """Give log records of this process the attributes, from now on."""
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _Marking):
+        logging.setLogRecordFactory(_Marking(make))
+
+
+def current_work() -> Work:
+    """Return what this thread works on."""
+    return _work.get()
+
+
+@contextmanager
+def logged_as(application: str, task: str = "", epoch: int | str = "") -> Iterator[None]:
+    """Give what this thread logs in the block the attributes; the arguments are those of `Work`."""
+    token = _work.set(Work(application, task, epoch))
+    try:
+        yield
+    finally:
+        _work.reset(token)

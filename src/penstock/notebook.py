@@ -1,0 +1,126 @@
+"""How objects show themselves in a notebook: as text, HTML, SVG and mermaid, by MIME type.
+
+An object passes a function for each form; only those that the notebook asks for are called. Everything from users is
+escaped and shortened here: names, keys and values may contain anything, and be of any size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any, Final, NamedTuple
+
+from penstock.errors import StreamsError
+
+TEXT: Final = "text/plain"
+HTML: Final = "text/html"
+SVG: Final = "image/svg+xml"
+MERMAID: Final = "text/vnd.mermaid"
+
+Forms = Mapping[str, Callable[[], str]]
+"""What makes each form of an object, by MIME type."""
+
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that XML cannot contain, even escaped."""
+
+_LONGEST: Final = 120
+"""Characters of a key or a value that are shown."""
+
+
+class Rows(NamedTuple):
+    """The first rows of a table as texts, with the names of its columns. more: whether there are others."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    more: bool
+
+
+def mime_bundle(
+    forms: Forms, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+) -> dict[str, str]:
+    """Return the `forms` that a notebook asks for, by MIME type; include: None for all of them, exclude: None for no
+    exception (IPython: _repr_mimebundle_)."""
+    return {
+        mime: make()
+        for mime, make in forms.items()
+        if (not include or mime in include) and not (exclude and mime in exclude)
+    }
+
+
+def value_text(value: Any) -> str:
+    """Return a key or a value as a short text of one line."""
+    try:
+        text = repr(value)
+    except Exception as error:  # of the user's class
+        text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
+    line = " ".join(xml_text(text[: 2 * _LONGEST]).split("\n"))
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+def time_text(time_ms: int | None) -> str:
+    """Return a time (ms) in UTC, or as a number if no calendar has it; None is no text."""
+    if time_ms is None:
+        return ""
+    try:
+        return datetime.fromtimestamp(time_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S.") + f"{time_ms % 1_000:03}"
+    except (OverflowError, ValueError, OSError):
+        return str(time_ms)
+
+
+def xml_text(text: str) -> str:
+    """Return `text` with a replacement for each character that HTML and XML cannot contain; it is not escaped."""
+    return _NOT_IN_XML.sub("\ufffd", text)
+
+
+def preformatted(text: str) -> str:
+    """Return `text` as HTML that keeps its lines."""
+    return f"<pre>{_escaped(text)}</pre>"
+
+
+def with_heading(title: str, facts: Mapping[str, str], content: str) -> str:
+    """Return HTML: `title` and `facts` by name, then `content`, which is HTML."""
+    shown = "".join(f" &middot; {_escaped(name)}: <code>{_escaped(fact)}</code>" for name, fact in facts.items())
+    return f"<div><p><strong>{_escaped(title)}</strong>{shown}</p>{content}</div>"
+
+
+def heading_text(title: str, facts: Mapping[str, str]) -> str:
+    """Return `title` and `facts` by name as one line of text."""
+    shown = ", ".join(f"{name}: {fact}" for name, fact in facts.items())
+    return f"{title} ({shown})" if shown else title
+
+
+def failed(title: str, error: StreamsError) -> Forms:
+    """Return the forms of an object that cannot be shown because of `error`."""
+    return {TEXT: lambda: f"{title}: {error}", HTML: lambda: with_heading(title, {}, preformatted(str(error)))}
+
+
+def table(title: str, facts: Mapping[str, str], rows: Rows) -> Forms:
+    """Return the forms of an object that shows itself as a table."""
+    return {
+        TEXT: lambda: _text_table(heading_text(title, facts), rows),
+        HTML: lambda: with_heading(title, facts, _html_table(rows)),
+    }
+
+
+def _html_table(rows: Rows) -> str:
+    head = "".join(f"<th>{_escaped(name)}</th>" for name in rows.columns)
+    body = "".join("<tr>" + "".join(f"<td>{_escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows.rows)
+    more = f"<p>{_escaped(_more(rows))}</p>" if rows.more else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _text_table(title: str, rows: Rows) -> str:
+    lines = [rows.columns, *rows.rows]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    body = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+    return "\n".join([title, *body, *([_more(rows)] if rows.more else [])])
+
+
+def _more(rows: Rows) -> str:
+    return f"... more than these {len(rows.rows)} rows"
+
+
+def _escaped(text: str) -> str:
+    return escape(xml_text(text))

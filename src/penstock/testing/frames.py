@@ -1,0 +1,112 @@
+"""The rows of a frame (pandas, polars, pyarrow, DuckDB) as parts of records to pipe in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+from pyarrow.interchange import from_dataframe
+
+from penstock.record import Headers
+
+Columns = str | Sequence[str] | None
+"""A column, several that make a dict, or none."""
+
+Row = tuple[Any, Any, int | None, Headers]
+"""Key, value, timestamp (ms), headers."""
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """What gives its rows as a stream of Arrow (the Arrow PyCapsule interface)."""
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> object: ...
+
+
+@runtime_checkable
+class InterchangeFrame(Protocol):
+    """What gives its columns by the DataFrame interchange protocol."""
+
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any: ...
+
+
+def rows_of(frame: object, key: Columns, value: Columns, timestamp: str | None, headers: str | None) -> Iterator[Row]:
+    """Return what the record of each row of `frame` has, see `TestInputTopic.pipe_frame`; raises an error if the frame
+    does not have these columns."""
+    reader = _reader(frame)
+    names = reader.schema.names
+    chosen = {
+        name: _chosen(name, given, names)
+        for name, given in (("key", key), ("value", value), ("timestamp", timestamp), ("headers", headers))
+    }
+    if chosen["value"] is None:
+        raise ValueError(
+            f"The frame has no column 'value', it has {_listed(names)}: name that of the values with value=..., "
+            "or several, which make a dict."
+        )
+    return (row for batch in reader for row in _rows(batch, **chosen))
+
+
+def _reader(frame: object) -> pa.RecordBatchReader:
+    if isinstance(frame, ArrowStream):
+        return pa.RecordBatchReader.from_stream(frame)
+    if isinstance(frame, InterchangeFrame):
+        return from_dataframe(frame).to_reader()
+    raise TypeError(
+        "Expected a frame, such as of pandas, polars or pyarrow (with __arrow_c_stream__ or __dataframe__), got "
+        f"{type(frame).__name__}: pipe_record_list() and pipe_key_value_list() take lists."
+    )
+
+
+def _chosen(argument: str, given: Columns, names: Sequence[str]) -> Columns:
+    """Return the columns that an argument names, or the column of its own name if there is one."""
+    if given is None:
+        return argument if argument in names else None
+    for name in (given,) if isinstance(given, str) else given:
+        if name not in names:
+            raise ValueError(f"{argument}={given!r}: the frame has no column {name!r}, it has {_listed(names)}.")
+    return given
+
+
+def _rows(batch: pa.RecordBatch, key: Columns, value: Columns, timestamp: Columns, headers: Columns) -> Iterator[Row]:
+    times = [None] * len(batch) if timestamp is None else _times(str(timestamp), batch.column(timestamp))
+    pairs = [_headers(str(headers), each) for each in _objects(batch, headers)]
+    return zip(_objects(batch, key), _objects(batch, value), times, pairs, strict=True)
+
+
+def _objects(batch: pa.RecordBatch, columns: Columns) -> list[Any]:
+    """Return the entries of a column, or the rows of several as dicts."""
+    if columns is None:
+        return [None] * len(batch)
+    if isinstance(columns, str):
+        return list(batch.column(columns).to_pylist())
+    return list(batch.select(list(columns)).to_pylist())
+
+
+def _times(name: str, column: pa.Array) -> list[int | None]:
+    """Return timestamps in ms."""
+    type = column.type
+    if pa.types.is_timestamp(type):
+        column = column.cast(pa.timestamp("ms", type.tz), safe=False)
+    elif not (pa.types.is_integer(type) or pa.types.is_floating(type) or pa.types.is_null(type)):
+        raise TypeError(f"The column {name!r} of timestamps has the type {type}: expected ms, or a timestamp.")
+    try:
+        return list(column.cast(pa.int64()).to_pylist())  # pandas has integers beside nulls as floating-point numbers
+    except pa.ArrowInvalid as error:
+        raise ValueError(f"The column {name!r} of timestamps: expected whole ms. {error}") from error
+
+
+def _headers(name: str, given: Any) -> Headers:
+    """Return the headers of one row: a list of pairs, or of structs of key and value."""
+    try:
+        pairs = [(each["key"], each["value"]) if isinstance(each, dict) else each for each in given or ()]
+        return tuple((key, value.encode() if isinstance(value, str) else value) for key, value in pairs)
+    except (TypeError, KeyError, ValueError) as error:
+        raise TypeError(
+            f"The column {name!r} of headers has {given!r:.100}: expected a list of structs of key and value, or a map."
+        ) from error
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names) or "no columns"

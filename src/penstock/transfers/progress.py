@@ -1,0 +1,164 @@
+"""How far a transfer has come: the last value of each key of a compacted topic, written in the transactions of its
+output.
+
+A transfer has a name, which is that of the topic and of its transactional id. A new writer ends what an earlier one of
+the name left open and fences it, and reads the progress after that. So of two that run at a time only the later one
+writes, and it knows everything that the other one has committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import orjson
+
+from penstock.client.api import Admin, GroupIdentity, NewTopic, RefusedOutputError
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentTransactionalProducer
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import RetriableError, StreamsError
+from penstock.host.crashpoints import crash_point
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+
+MIRROR: Final = "penstock-mirror-"
+REDRIVE: Final = "penstock-redrive-"
+"""How the names of mirrors and of redrives begin."""
+
+Key: TypeAlias = tuple[str | int, ...]
+"""A key of the progress; it is written as JSON."""
+
+Progress: TypeAlias = Mapping[Key, Any]
+"""Values, which can be written as JSON, by key."""
+
+_POLICY: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+
+
+class ProgressWriter:
+    """Writes records, and the progress that they mean, in one transaction after the other."""
+
+    def __init__(self, config: StreamsConfig, name: str) -> None:
+        """Create the topic `name` if it is missing, fence earlier writers of this name, and read the progress.
+
+        Raises:
+            StreamsError: the topic is not compacted.
+            KafkaError: the brokers do not answer, or a right is missing.
+        """
+        self._topic = name
+        self._transactions = 0
+        admin = ConfluentAdmin(config)
+        try:
+            if name not in admin.topics():
+                admin.create_topics([NewTopic(name, 1, config={_POLICY: _COMPACT})])
+            self._producer = ConfluentTransactionalProducer(config, name, before_commit=self._sent)
+            crash_point("transfer.fenced", 0)
+            try:
+                # To the very end: the last stable offset may not include yet what was committed just now.
+                place = TopicPartition(name, 0)
+                end = admin.end_offsets([place])[place]
+                self._committed = dict(_read(admin, config, place, end))
+            except BaseException:
+                self._producer.close()
+                raise
+        finally:
+            admin.close()
+
+    @property
+    def committed(self) -> Progress:
+        """The progress that is committed."""
+        return self._committed
+
+    def write(self, output: Sequence[PartitionBatch], progress: Progress) -> None:
+        """Write `output` and `progress` in one transaction.
+
+        Raises:
+            ProducerFencedError: another writer of this name has started.
+            KafkaError: brokers refuse a record, or nobody knows whether the transaction was committed; a new writer
+                finds out.
+        """
+        crash_point("transfer.read", self._transactions)
+        everything = [*output, self._batch(progress)]
+        try:
+            self._commit(everything)
+        except RefusedOutputError:  # once more, so that the producer names the record
+            self._commit(everything)
+        crash_point("transfer.committed", self._transactions)
+        self._transactions += 1
+        self._committed.update(progress)
+
+    def close(self) -> None:
+        """Release connections and threads; harmless when called again."""
+        self._producer.close()
+
+    def _commit(self, output: Sequence[PartitionBatch]) -> None:
+        self._producer.send(output)
+        self._producer.commit({}, GroupIdentity(self._topic, -1, ""))
+
+    def _sent(self) -> None:
+        crash_point("transfer.sent", self._transactions)
+
+    def _batch(self, progress: Progress) -> PartitionBatch:
+        count = len(progress)
+        batch = RecordBatch(
+            keys=[orjson.dumps(key) for key in progress],
+            values=[orjson.dumps(value) for value in progress.values()],
+            timestamps=np.full(count, SystemClock().milliseconds(), np.int64),
+            offsets=np.zeros(count, np.int64),
+        )
+        return PartitionBatch(self._topic, 0, batch)
+
+
+def identified(admin: Admin, names: Collection[str]) -> dict[str, str]:
+    """Return the id of each of these topics, which exist.
+
+    Raises:
+        RetriableError: brokers do not know one yet, or are older than Kafka 2.8. To go on without an id would begin the
+            topic again as soon as there is one.
+    """
+    found = admin.topic_ids(names)
+    missing = sorted(set(names) - found.keys())
+    if missing:
+        raise RetriableError(
+            f"The brokers give no id of topic {missing[0]}: expected Kafka 2.8 or later. If it is new, try again."
+        )
+    return found
+
+
+def committed_progress(config: StreamsConfig, name: str) -> Progress:
+    """Return the progress that the writers of `name` have committed, without fencing them; empty if there was none.
+
+    Raises:
+        StreamsError: the topic is not compacted.
+        KafkaError: the brokers do not answer, or a right is missing.
+    """
+    admin = ConfluentAdmin(config)
+    try:
+        if name not in admin.topics():
+            return {}
+        place = TopicPartition(name, 0)
+        end = admin.end_offsets([place], read_committed=True)[place]
+        return _read(admin, config, place, end)
+    finally:
+        admin.close()
+
+
+def _read(admin: Admin, config: StreamsConfig, place: TopicPartition, end: int) -> Progress:
+    name = place.topic
+    policy = admin.describe_topic(name).config.get(_POLICY)
+    if policy != _COMPACT:
+        raise StreamsError(
+            f"Topic {name} remembers what was transferred, and loses it with {_POLICY}={policy}. Change that "
+            f"with `penstock topics alter {name} --set {_POLICY}={_COMPACT}`, or delete the topic to begin again."
+        )
+    first = admin.beginning_offsets([place])[place]
+    found: dict[Key, Any] = {}
+    fetcher = ConfluentFetcher(config)
+    try:
+        for batch in fetcher.fetch(place, first, end, read_committed=True) if first < end else ():
+            for key, value in zip(batch.keys, batch.values, strict=True):
+                found[tuple(orjson.loads(key))] = orjson.loads(value)
+    finally:
+        fetcher.close()
+    return found

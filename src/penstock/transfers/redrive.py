@@ -1,0 +1,421 @@
+"""Dead letters back to where they came from, each once (KIP-1034 defines their headers).
+
+Which dead letters are redriven is kept by offset, not as a position, so that a run may take some of them and a later
+one the others. The progress has a key for each 10,000 offsets of a partition: the ranges of offsets that need no look
+any more, those between two records included. The id of the topic is a part of the key: a topic that was deleted and
+created again begins with nothing redriven.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError, UnknownTopicOrPartitionError
+from penstock.exception_handlers import (
+    HEADER_ERRORS_EXCEPTION,
+    HEADER_ERRORS_MESSAGE,
+    HEADER_ERRORS_OFFSET,
+    HEADER_ERRORS_PARTITION,
+    HEADER_ERRORS_STACKTRACE,
+    HEADER_ERRORS_TOPIC,
+)
+from penstock.plan.partitioning import partition_for
+from penstock.record import ConsumerRecord, Headers, PartitionBatch, RecordBatch, TopicPartition
+from penstock.transfers.progress import REDRIVE, Key, Progress, ProgressWriter, committed_progress, identified
+
+_HANDLERS_HEADERS: Final = frozenset(
+    (
+        HEADER_ERRORS_EXCEPTION,
+        HEADER_ERRORS_MESSAGE,
+        HEADER_ERRORS_STACKTRACE,
+        HEADER_ERRORS_TOPIC,
+        HEADER_ERRORS_PARTITION,
+        HEADER_ERRORS_OFFSET,
+    )
+)
+_NEEDED: Final = (HEADER_ERRORS_EXCEPTION, HEADER_ERRORS_TOPIC, HEADER_ERRORS_PARTITION)
+
+_TRANSACTION_RECORDS: Final = 1_000
+_TRANSACTION_BYTES: Final = 4 * 1024 * 1024
+_CHUNK: Final = 10_000
+"""The offsets that one key of the progress is about."""
+
+_Bits: TypeAlias = npt.NDArray[np.bool_]
+
+
+class NotADeadLetterError(StreamsError):
+    """A record of a dead letter queue lacks the headers that say where it came from."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which dead letters to redrive; what is empty or None selects all.
+
+    topics, partitions: of the source. exceptions: names of classes, with or without their module or package. keys: as
+    bytes. since, until: the first timestamp (ms) that is selected, and the first one that is not.
+    """
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    exceptions: frozenset[str] = frozenset()
+    keys: frozenset[bytes] = frozenset()
+    since: int | None = None
+    until: int | None = None
+
+    def takes(self, letter: DeadLetter) -> bool:
+        """Return whether `letter` is to be redriven."""
+        names = {letter.exception, letter.exception.rpartition(".")[2]}
+        return (
+            (not self.topics or letter.topic in self.topics)
+            and (not self.partitions or letter.partition in self.partitions)
+            and (not self.exceptions or not self.exceptions.isdisjoint(names))
+            and (not self.keys or letter.key in self.keys)
+            and (self.since is None or letter.timestamp >= self.since)
+            and (self.until is None or letter.timestamp < self.until)
+        )
+
+
+class DeadLetter(NamedTuple):
+    """A dead letter without the headers of the handler.
+
+    exception: name of the class; message: its text. topic, partition: where the record came from; None and -1 for the
+    error of a punctuator, which has no record. timestamp: ms.
+    """
+
+    exception: str
+    message: str
+    topic: str | None
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    headers: Headers
+
+
+def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
+    """Return what a record of a dead letter queue says.
+
+    Raises:
+        NotADeadLetterError: it lacks a header that the handlers add, or has no number of a partition.
+    """
+    kept: list[tuple[str, bytes | None]] = []
+    said: dict[str, str | None] = {}
+    for name, value in reversed(record.headers):  # a dead letter that failed again has each of them twice
+        if name in _HANDLERS_HEADERS and name not in said:
+            said[name] = None if value is None else value.decode(errors="replace")
+        else:
+            kept.append((name, value))
+    missing = [name for name in _NEEDED if name not in said]
+    partition = said.get(HEADER_ERRORS_PARTITION) or ""
+    if missing or not partition.removeprefix("-").isdecimal():
+        lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {partition!r}"
+        raise NotADeadLetterError(
+            f"The record at topic {record.topic}, partition {record.partition}, offset {record.offset} is no dead "
+            f"letter of Kafka Streams: {lacks}. Pass over such records with --skip-invalid."
+        )
+    return DeadLetter(
+        said[HEADER_ERRORS_EXCEPTION] or "",
+        said.get(HEADER_ERRORS_MESSAGE) or "",
+        said[HEADER_ERRORS_TOPIC],
+        int(partition),
+        record.key,
+        record.value,
+        record.timestamp,
+        tuple(reversed(kept)),
+    )
+
+
+@dataclass
+class RedrivenLetters:
+    """Dead letters of one origin and one class of errors.
+
+    topic, partition: of the source. target: the topic that they go to. exception: name of the class. message: the text
+    of the first one. records: how many.
+    """
+
+    topic: str
+    partition: int
+    target: str
+    exception: str
+    message: str
+    records: int = 0
+
+
+@dataclass
+class Redrive:
+    """What a run has redriven, or would.
+
+    dead_letter_topic: the topic of the dead letters. letters: by origin and class of errors. not_selected: dead letters
+    that are left for another run. without_source: errors of punctuators, which have no record. invalid: records that
+    are no dead letters.
+    """
+
+    dead_letter_topic: str
+    letters: list[RedrivenLetters] = field(default_factory=list)
+    not_selected: int = 0
+    without_source: int = 0
+    invalid: int = 0
+
+    @property
+    def records(self) -> int:
+        """How many dead letters are redriven."""
+        return sum(each.records for each in self.letters)
+
+    def add(self, letter: DeadLetter, target: str) -> None:
+        """Count a dead letter that goes to the topic `target`."""
+        origin = (str(letter.topic), letter.partition, target, letter.exception)
+        for each in self.letters:
+            if (each.topic, each.partition, each.target, each.exception) == origin:
+                break
+        else:
+            each = RedrivenLetters(*origin, message=letter.message)
+            self.letters.append(each)
+        each.records += 1
+
+
+@dataclass(frozen=True)
+class RedriveOptions:
+    """How to redrive.
+
+    to: a topic for all records; None for the topic and partition that each came from. limit: the most records.
+    skip_invalid: pass over records that are no dead letters.
+    """
+
+    selection: Selection = Selection()
+    to: str | None = None
+    limit: int | None = None
+    skip_invalid: bool = False
+
+
+def redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> Redrive:
+    """Write the dead letters of `topic` that were not redriven before to where they came from, each once.
+
+    It reads what the topic holds now. Key, value and timestamp stay as they are, the headers of the handler are
+    removed. Output and progress, which is in the topic `penstock-redrive-<topic>`, are committed together.
+
+    Raises:
+        NotADeadLetterError: a record is none; what came before it may be redriven.
+        UnknownTopicOrPartitionError: the topic, or the place that a dead letter came from, does not exist.
+        ProducerFencedError: another run for this topic has started.
+        KafkaError: the brokers do not answer, refuse a record, or a right is missing. Run it again.
+    """
+    run = _Run(config, topic, options)
+    writer: ProgressWriter | None = None
+    try:
+        run.check()
+        writer = ProgressWriter(config, _progress_name(topic))
+        return run.write(writer)
+    finally:
+        run.close()
+        if writer is not None:
+            writer.close()
+
+
+def plan_redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> Redrive:
+    """Return what `redrive` would write, and write nothing; raises as that does."""
+    run = _Run(config, topic, options)
+    try:
+        run.check()
+        return run.plan(committed_progress(config, _progress_name(topic)))
+    finally:
+        run.close()
+
+
+def _progress_name(topic: str) -> str:
+    return f"{REDRIVE}{topic}"
+
+
+class _Row(NamedTuple):
+    """A dead letter, and where it goes."""
+
+    letter: DeadLetter
+    target: TopicPartition
+
+
+class _Run:
+    """One run over what the topic holds at its start."""
+
+    def __init__(self, config: StreamsConfig, topic: str, options: RedriveOptions) -> None:
+        self._servers = config["bootstrap.servers"]
+        self._topic = topic
+        self._options = options
+        self._admin, self._fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
+        self._partitions: Mapping[str, int] = {}
+        self._topic_id = ""
+        self._done: dict[int, _Offsets] = {}
+        self.report = Redrive(topic)
+
+    def check(self) -> None:
+        """Look up the topics; raises UnknownTopicOrPartitionError, and StreamsError for a target that is the source."""
+        self._partitions = self._admin.topics()
+        for name in filter(None, (self._topic, self._options.to)):
+            if name not in self._partitions:
+                self._admin.topic_ids([name])  # raises where it is only not to be seen
+                raise UnknownTopicOrPartitionError(
+                    f"There is no topic {name!r} at bootstrap.servers={self._servers}; `penstock topics list` lists "
+                    "the topics."
+                )
+        if self._options.to == self._topic:
+            raise StreamsError(f"Topic {self._topic} cannot be the target of its own dead letters: name another one.")
+        self._topic_id = identified(self._admin, [self._topic])[self._topic]
+
+    def plan(self, progress: Progress) -> Redrive:
+        """Return what `write` would write after `progress`."""
+        for _ in self._rows(progress):
+            pass
+        return self.report
+
+    def write(self, writer: ProgressWriter) -> Redrive:
+        """Write all that is to be redriven, in transactions of a limited size."""
+        rows: list[_Row] = []
+        size = 0
+        for row in self._rows(writer.committed):
+            rows.append(row)
+            size += len(row.letter.key or b"") + len(row.letter.value or b"")
+            if len(rows) >= _TRANSACTION_RECORDS or size >= _TRANSACTION_BYTES:
+                writer.write(_batches(rows), self._changes())
+                rows, size = [], 0
+        if rows:
+            writer.write(_batches(rows), self._changes())
+        return self.report
+
+    def close(self) -> None:
+        """Release connections and threads."""
+        self._fetcher.close()
+        self._admin.close()
+
+    def _rows(self, progress: Progress) -> Iterator[_Row]:
+        """Yield what is to be redriven in the order of the topic, and note it as done and in the report."""
+        places = [TopicPartition(self._topic, number) for number in range(self._partitions[self._topic])]
+        begins = self._admin.beginning_offsets(places)
+        ends = self._admin.end_offsets(places, read_committed=True)
+        for place in places:
+            done = self._done[place.partition] = _Offsets.of(progress, self._topic_id, place.partition)
+            reached = done.next_without(begins[place])
+            for record in self._records(place, reached, ends[place]):
+                if self._options.limit is not None and self.report.records >= self._options.limit:
+                    return
+                if record.offset not in done:
+                    row = self._row(record)
+                    if row is not None:
+                        done.add(reached, record.offset)
+                        self.report.add(row.letter, row.target.topic)
+                        yield row
+                reached = record.offset + 1
+
+    def _records(self, place: TopicPartition, start: int, end: int) -> Iterator[ConsumerRecord]:
+        for batch in self._fetcher.fetch(place, start, end, read_committed=True) if start < end else ():
+            for index in range(len(batch)):
+                yield ConsumerRecord(
+                    *place,
+                    int(batch.offsets[index]),
+                    int(batch.timestamps[index]),
+                    batch.keys[index],
+                    batch.values[index],
+                    batch.headers_at(index),
+                )
+
+    def _row(self, record: ConsumerRecord) -> _Row | None:
+        """Return a dead letter and where it goes; None for a record that stays, which is counted."""
+        try:
+            letter = read_dead_letter(record)
+        except NotADeadLetterError:
+            if not self._options.skip_invalid:
+                raise
+            self.report.invalid += 1
+            return None
+        if not self._options.selection.takes(letter):
+            self.report.not_selected += 1
+            return None
+        if letter.topic is None:
+            self.report.without_source += 1
+            return None
+        if self._options.to is not None:
+            count = self._partitions[self._options.to]
+            by_key = letter.partition % count if letter.key is None else partition_for(letter.key, count)
+            return _Row(letter, TopicPartition(self._options.to, by_key))
+        if letter.partition not in range(self._partitions.get(letter.topic, 0)):
+            raise UnknownTopicOrPartitionError(
+                f"The dead letter at topic {record.topic}, partition {record.partition}, offset {record.offset} came "
+                f"from {TopicPartition(letter.topic, letter.partition)}, which bootstrap.servers={self._servers} does "
+                "not have. Name a topic to write to with --to, or leave it out with a filter, such as --source-topic."
+            )
+        return _Row(letter, TopicPartition(letter.topic, letter.partition))
+
+    def _changes(self) -> Progress:
+        """Return the progress since the last call."""
+        return {
+            (self._topic_id, partition, chunk): ranges
+            for partition, done in self._done.items()
+            for chunk, ranges in done.take_changes()
+        }
+
+
+def _batches(rows: list[_Row]) -> list[PartitionBatch]:
+    """Return the records that `rows` redrive, those of each partition in the order of `rows`."""
+    columns: defaultdict[TopicPartition, list[tuple[Any, Any, int, int, Headers]]] = defaultdict(list)
+    for letter, target in rows:
+        columns[target].append((letter.key, letter.value, letter.timestamp, 0, letter.headers))
+    return [PartitionBatch(*target, RecordBatch.of(column)) for target, column in columns.items()]
+
+
+class _Offsets:
+    """A set of offsets of one partition, as bits in chunks."""
+
+    def __init__(self) -> None:
+        self._chunks: dict[int, _Bits] = {}
+        self._changed: set[int] = set()
+
+    @staticmethod
+    def of(progress: Progress, topic_id: str, partition: int) -> _Offsets:
+        """Return the set that `progress` has for a partition."""
+        found = _Offsets()
+        for key, ranges in progress.items():
+            if _is_about(key, topic_id, partition):
+                for first, last in ranges:
+                    found.add(first, last)
+        found._changed.clear()
+        return found
+
+    def add(self, first: int, last: int) -> None:
+        """Add the offsets from `first` to `last`."""
+        for chunk in range(first // _CHUNK, last // _CHUNK + 1):
+            start = chunk * _CHUNK
+            bits = self._chunks.setdefault(chunk, np.zeros(_CHUNK, np.bool_))
+            bits[max(first - start, 0) : last - start + 1] = True
+            self._changed.add(chunk)
+
+    def __contains__(self, offset: int) -> bool:
+        bits = self._chunks.get(offset // _CHUNK)
+        return bits is not None and bool(bits[offset % _CHUNK])
+
+    def next_without(self, offset: int) -> int:
+        """Return the first offset from `offset` on that is not in the set."""
+        while (bits := self._chunks.get(offset // _CHUNK)) is not None:
+            free = np.flatnonzero(~bits[offset % _CHUNK :])
+            if len(free):
+                return offset + int(free[0])
+            offset = (offset // _CHUNK + 1) * _CHUNK
+        return offset
+
+    def take_changes(self) -> list[tuple[int, list[tuple[int, int]]]]:
+        """Return the chunks that have changed since the last call, each as ranges from first to last offset."""
+        changed, self._changed = sorted(self._changed), set()
+        return [(chunk, _ranges(self._chunks[chunk], chunk * _CHUNK)) for chunk in changed]
+
+
+def _is_about(key: Key, topic_id: str, partition: int) -> bool:
+    return key[:2] == (topic_id, partition)
+
+
+def _ranges(bits: _Bits, start: int) -> list[tuple[int, int]]:
+    edges = np.flatnonzero(np.diff(bits, prepend=False, append=False)) + start
+    return [(int(first), int(after) - 1) for first, after in edges.reshape(-1, 2)]

@@ -1,0 +1,132 @@
+"""What others may have an application do over HTTP, with a token that only the terminal of its program shows.
+
+The token is in the request itself and in no cookie, so a page of another site cannot send it (CSRF).
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from penstock.application import ApplicationLife
+from penstock.background import in_background
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
+from penstock.extras import load
+from penstock.host.api import State
+from penstock.log_limits import limit_rate
+from penstock.transfers.redrive import RedriveOptions, redrive
+
+_log = logging.getLogger(__name__)
+_refusals = logging.getLogger(f"{__name__}.refusals")
+limit_rate(_refusals)  # anybody can ask
+
+Outcome = dict[str, Any]
+"""What an action has done, as plain data."""
+
+_WHERE_TASKS_RUN: Final = frozenset(("pause", "resume", "stop"))
+"""Actions that an application which has ended cannot do."""
+
+
+class RefusedActionError(StreamsError):
+    """An action is not done; status: that of HTTP."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Keep the arguments."""
+        super().__init__(text)
+        self.status = status
+
+
+class Control:
+    """Does what those ask for who have the token of an application."""
+
+    def __init__(self, application: ApplicationLife[Any], config: StreamsConfig) -> None:
+        """Draw a token. config: of the application; it says which actions there are."""
+        self.token = secrets.token_urlsafe(32)
+        """What a request must have."""
+        self._application = application
+        self._application_id: str = config.required("application.id")
+        self._config = config
+        self._slow = threading.Lock()
+        self._calls: dict[str, Callable[[], Outcome | None]] = {
+            "pause": application.pause,
+            "resume": application.resume,
+            "stop": self._stop,
+        }
+        if config["penstock.ui.savepoint.dir"] is not None and config["penstock.host"] == "spark":
+            self._calls["savepoint"] = self._take_savepoint
+        if config[DEAD_LETTER_QUEUE_TOPIC] is not None:
+            self._calls["redrive"] = self._redrive
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """What the application can be asked to do."""
+        return tuple(self._calls)
+
+    def act(self, action: str, token: str, asked_by: str) -> Outcome:
+        """Do an action, log it, and return what it has done; a stop goes on after the return. asked_by: the address of
+        whoever asks.
+
+        Raises:
+            RefusedActionError: the token is wrong, there is no such action, the application has ended, or the action
+                fails.
+        """
+        if not hmac.compare_digest(token.encode(), self.token.encode()):
+            _refusals.warning("%s: %.100r asked for by %s with a wrong token.", self._application_id, action, asked_by)
+            raise RefusedActionError(
+                403, "The token is wrong: the application has written the right one to the terminal when it started."
+            )
+        if action not in self._calls:
+            expected = ", ".join(self.actions)
+            raise RefusedActionError(404, f"There is no action {action!r:.100}: expected one of {expected}.")
+        state = self._application.state()
+        if action in _WHERE_TASKS_RUN and state not in (State.RUNNING, State.REBALANCING):
+            raise RefusedActionError(409, f"Cannot {action} {self._application_id}: its state is {state.value}.")
+        _log.warning("%s: %s asked for by %s.", self._application_id, action, asked_by)
+        try:
+            return self._calls[action]() or {}
+        except RefusedActionError:
+            raise
+        except StreamsError as error:
+            _log.warning("%s: %s failed: %s", self._application_id, action, error)
+            raise RefusedActionError(503, f"{action} of {self._application_id} failed: {error}") from error
+
+    def _take_savepoint(self) -> Outcome:
+        """Copy the state of the last commit to a directory of its own."""
+        with self._alone("savepoint"):
+            name = f"{self._application_id}-{SystemClock().milliseconds()}"
+            directory = f"{str(self._config['penstock.ui.savepoint.dir']).rstrip('/')}/{name}"
+            taken = load("penstock.savepoints", "The action savepoint").take(self._config, directory)
+            return {"savepoint": taken.location, "commit": taken.epoch, "bytes": taken.bytes}
+
+    def _redrive(self) -> Outcome:
+        """Write the dead letters that were not redriven before to where they came from."""
+        with self._alone("redrive"):
+            topic = str(self._config[DEAD_LETTER_QUEUE_TOPIC])
+            return {"dead_letter_topic": topic, "redriven": redrive(self._config, topic, RedriveOptions()).records}
+
+    @contextmanager
+    def _alone(self, action: str) -> Iterator[None]:
+        """Refuse the action while one that takes long runs."""
+        if not self._slow.acquire(blocking=False):
+            raise RefusedActionError(409, f"Cannot {action}: another savepoint or redrive runs. Ask again later.")
+        try:
+            yield
+        finally:
+            self._slow.release()
+
+    def _stop(self) -> None:
+        in_background("penstock-ui-stop", self._close)  # the server that answers this request is closed, too
+
+    def _close(self) -> None:
+        try:
+            self._application.close()
+        except Exception:
+            _log.exception("%s could not be stopped.", self._application_id)

@@ -1,0 +1,72 @@
+"""What stands before each answer: who may ask, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from typing import Final
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+
+def is_from_other_site(headers: Headers) -> bool:
+    """Return whether a browser asks for a page of another site."""
+    site: str | None = headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    origin: str = headers.get("origin", "null")  # what browsers send where a page has no referrer, as these
+    return origin != "null" and origin.partition("://")[2] != headers.get("host")
+
+
+HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+"""Headers of each answer: a page loads nothing from other places, and no other page may have it inside."""
+
+
+class Guard:
+    """Refuses requests by a name that is not this application's, and adds HEADERS to each answer.
+
+    A page of another site may ask by a name of its own that leads here (DNS rebinding), so only addresses, localhost
+    and names that the configuration allows are answered.
+    """
+
+    def __init__(self, app: ASGIApp, allowed: Collection[str]) -> None:
+        """Stand before `app`. allowed: names by which others may ask, beside addresses and localhost."""
+        self._app = app
+        self._allowed = {"localhost", *(name.lower() for name in allowed)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request (ASGI)."""
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        host = Headers(scope=scope).get("host", "")
+        if self._is_allowed(host):
+            await self._app(scope, receive, send_with_headers)
+            return
+        refusal = PlainTextResponse(
+            f"Not a name of this application: {host!r}. Ask by its address, or add the name to "
+            "penstock.ui.allowed.hosts.\n",
+            421,
+        )
+        await refusal(scope, receive, send_with_headers)
+
+    def _is_allowed(self, host: str) -> bool:
+        name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]
+        if name.lower() in self._allowed:
+            return True
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,61 @@
+"""HTML in which text stays text: everything that is not Markup is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Final
+
+from penstock.notebook import xml_text
+
+_VOID: Final = frozenset(("input", "img", "link", "meta"))
+
+
+class Markup(str):
+    """HTML that `element` made."""
+
+    __slots__ = ()
+
+
+Content = str | Markup
+"""Text, which is escaped, or HTML."""
+
+
+def element(tag: str, *content: Content, **attributes: str | bool | None) -> Markup:
+    """Return an element of HTML. attributes: by name, with `_` for `-` and at the end where Python has a keyword; True
+    for one without a value; None and False for one that is left out."""
+    shown = [
+        f" {name.rstrip('_').replace('_', '-')}" + ("" if value is True else f'="{escape(xml_text(value))}"')
+        for name, value in attributes.items()
+        if value is not None and value is not False
+    ]
+    start = f"<{tag}{''.join(shown)}>"
+    return Markup(start if tag in _VOID else f"{start}{joined(content)}</{tag}>")
+
+
+def joined(parts: Iterable[Content]) -> Markup:
+    """Return parts of a page, one after the other."""
+    return Markup("".join(part if isinstance(part, Markup) else escape(xml_text(part)) for part in parts))
+
+
+def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Content]], empty: str) -> Markup:
+    """Return a table that can be scrolled to the side. empty: what stands in its place without rows. A column whose
+    name ends with `#` has numbers."""
+    classes = ["number" if column.endswith("#") else None for column in columns]
+    head = [
+        element("th", column.rstrip("#"), scope="col", class_=kind)
+        for column, kind in zip(columns, classes, strict=True)
+    ]
+    body = [
+        element("tr", *(element("td", cell, class_=kind) for cell, kind in zip(row, classes, strict=True)))
+        for row in rows
+    ]
+    if not body:
+        return element("p", empty, class_="empty")
+    shown = element(
+        "table",
+        element("caption", caption),
+        element("thead", element("tr", *head)),
+        element("tbody", *body),
+    )
+    return element("div", shown, class_="wide", tabindex="0", role="region", aria_label=caption)

@@ -1,0 +1,209 @@
+"""Looks at a running application every so often, so that no request waits for brokers, and keeps the last minute."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from penstock.application import ApplicationLife
+from penstock.application.running_topology import RunningTopology
+from penstock.clock import Clock, SystemClock, elapsed_milliseconds
+from penstock.errors import StreamsError
+from penstock.host.api import Staleness, TaskMetadata
+from penstock.metrics import Metric, MetricName
+
+_log = logging.getLogger(__name__)
+
+INTERVAL_MS: Final = 2_000
+"""Between two looks."""
+KEPT_MS: Final = 60_000
+"""How long looks are kept, for rates."""
+
+
+class TopologyLook(NamedTuple):
+    """What was seen of one topology. tasks: how far they are, None if that is not known, for the reason `problem`.
+    committed: the last commit that can be read, None if there is none."""
+
+    tasks: tuple[TaskMetadata, ...] | None
+    committed: Staleness | None
+    problem: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets of all partitions are to come; None if that is not known."""
+        return None if self.tasks is None else sum(task.lag for task in self.tasks)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen at one moment. time_ms: since the epoch. elapsed_ms: of a clock that never goes back. statistics:
+    those of the application. topologies: by name."""
+
+    time_ms: int
+    elapsed_ms: int
+    statistics: Mapping[str, Any]
+    topologies: Mapping[str, TopologyLook]
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets all tasks are behind; None if that is not known of all topologies, or there is none."""
+        lags = [each.lag for each in self.topologies.values()]
+        known = [lag for lag in lags if lag is not None]
+        return sum(known) if known and len(known) == len(lags) else None
+
+    @property
+    def processed(self) -> int:
+        """How many records all tasks have processed since the start, those of repartition topics too."""
+        each = self.statistics.get("topologies", {"": self.statistics})
+        return sum(sum(figures.get("processed", {}).values()) for figures in each.values())
+
+    def statistics_of(self, topology: str) -> Mapping[str, Any]:
+        """Return the figures of one topology."""
+        found: Mapping[str, Any] = self.statistics.get("topologies", {"": self.statistics}).get(topology, {})
+        return found
+
+
+class Rates(NamedTuple):
+    """Changes a second over the looks that are kept; None before the second look, and of a lag that is not known."""
+
+    records_in: float | None
+    records_out: float | None
+    processed: float | None
+    lag: float | None
+
+
+def behind_ms(lag: int | None, processed: float | None) -> int | None:
+    """Return how long (ms) the records that wait take at a number of records a second; None if that is not known."""
+    return None if lag is None or not processed else round(1000 * lag / processed)
+
+
+class Observer:
+    """Looks in a thread of its own from `start` to `close`; any thread may ask."""
+
+    def __init__(
+        self,
+        application: ApplicationLife[Any],
+        clock: Clock | None = None,
+        elapsed_ms: Callable[[], int] = elapsed_milliseconds,
+    ) -> None:
+        """Have looked once, without asking brokers. clock, elapsed_ms: None and the default for those of the
+        machine."""
+        self.application = application
+        """The application."""
+        self._clock = clock or SystemClock()
+        self._elapsed_ms = elapsed_ms
+        self._started_ms = elapsed_ms()
+        self._looks: deque[Look] = deque(maxlen=KEPT_MS // INTERVAL_MS + 1)
+        self._looks.append(Look(self._clock.milliseconds(), self._started_ms, application.statistics(), {}))
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._measuring = threading.Lock()
+        self._behind_since_ms: int | None = None
+        self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
+
+    # ---------------------------------------- looking
+
+    def start(self, name: str) -> None:
+        """Look from now on. name: of the thread, which never keeps a program alive."""
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    def close(self) -> None:
+        """Look no more; harmless when called again."""
+        self._closed.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it looks no more."""
+        return self._closed.is_set()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                self.look()
+            except Exception:
+                _log.exception("The application could not be looked at; it runs on, and is looked at again.")
+            if self._closed.wait(INTERVAL_MS / 1000):
+                return
+
+    def look(self) -> None:
+        """Look at the application now; returns when that is kept."""
+        topologies = {name: _seen(each) for name, each in self.application.running_topologies().items()}
+        statistics = self.application.statistics()
+        look = Look(self._clock.milliseconds(), self._elapsed_ms(), statistics, topologies)
+        with self._lock:
+            self._looks.append(look)
+        waits = behind_ms(look.lag, self.rates().processed)
+        if not look.lag or (waits is not None and waits <= KEPT_MS):
+            self._behind_since_ms = None
+        elif self._behind_since_ms is None:
+            self._behind_since_ms = look.time_ms
+
+    # ---------------------------------------- what was seen
+
+    @property
+    def uptime_ms(self) -> int:
+        """For how long the application has been looked at (ms)."""
+        return self._elapsed_ms() - self._started_ms
+
+    @property
+    def behind_since_ms(self) -> int | None:
+        """Since when (ms since the epoch) more records wait than the application processes in a minute; None if it
+        keeps up, or its lag is not known."""
+        return self._behind_since_ms
+
+    @property
+    def newest(self) -> Look:
+        """The newest look."""
+        with self._lock:
+            return self._looks[-1]
+
+    @property
+    def age_ms(self) -> int:
+        """How old the newest look is (ms)."""
+        return self._elapsed_ms() - self.newest.elapsed_ms
+
+    def metrics(self) -> Mapping[str, Mapping[MetricName, Metric]]:
+        """Return the metrics of each topology, by its name; made once a look, however many pages are open."""
+        with self._measuring:
+            look = self.newest
+            if self._measured is None or self._measured[0] is not look:
+                topologies = self.application.running_topologies()
+                self._measured = look, {name: topology.metrics() for name, topology in topologies.items()}
+            return self._measured[1]
+
+    def rates(self) -> Rates:
+        """Return what changes a second."""
+        with self._lock:
+            first, last = self._looks[0], self._looks[-1]
+            lags = [(look.elapsed_ms, look.lag) for look in self._looks if look.topologies and look.lag is not None]
+        return Rates(
+            _rate(_figure(first, "records_in"), _figure(last, "records_in")),
+            _rate(_figure(first, "records_out"), _figure(last, "records_out")),
+            _rate((first.elapsed_ms, first.processed), (last.elapsed_ms, last.processed)),
+            _rate(lags[0], lags[-1]) if lags and last.lag is not None else None,
+        )
+
+
+def _figure(look: Look, name: str) -> tuple[int, int]:
+    return look.elapsed_ms, look.statistics.get(name, 0)
+
+
+def _rate(before: tuple[int, int], now: tuple[int, int]) -> float | None:
+    """Return the change a second between two values with their times (ms); None at the same time."""
+    (began, first), (ended, last) = before, now
+    return 1000 * (last - first) / (ended - began) if ended > began else None
+
+
+def _seen(topology: RunningTopology) -> TopologyLook:
+    committed, problem = None, None
+    try:
+        staleness = topology.staleness()
+        committed = staleness if staleness.age_ms is not None else None
+        return TopologyLook(topology.task_metadata(), committed, None)
+    except StreamsError as error:
+        problem = str(error)
+    return TopologyLook(None, committed, problem)

@@ -1,0 +1,263 @@
+"""Which address answers what.
+
+What may take longer than a moment runs in a thread of its own, few at a time: neither a slow store nor a request that
+nobody waits for any more stops the others, or keeps the program alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib.resources import files
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
+
+import orjson
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from penstock.application.prometheus import exposition
+from penstock.background import in_background
+from penstock.clock import elapsed_milliseconds
+from penstock.errors import (
+    InvalidStateStorePartitionError,
+    SerializationError,
+    StreamsError,
+    UnknownStateStoreError,
+    UnknownTopologyError,
+    UnsupportedOperationError,
+)
+from penstock.ui.answers import Answers
+from penstock.ui.control import Control, Outcome, RefusedActionError
+from penstock.ui.guard import Guard, is_from_other_site
+from penstock.ui.observer import INTERVAL_MS
+from penstock.ui.pages import Page, Pages, outcome_of
+from penstock.ui.parameters import Parameters, WrongParameterError, number, selection
+
+T = TypeVar("T")
+
+_MOST_CALLS: Final = 8
+_MOST_LIVE_PAGES: Final = 32
+_MOST_FORM_BYTES: Final = 4_096
+_STATIC: Final = {"ui.css": "text/css", "ui.js": "text/javascript", "ui.svg": "image/svg+xml"}
+
+_STEP_MS: Final = 100
+EVENTS_MS = INTERVAL_MS
+"""Between two looks of an open page."""
+
+
+def application(answers: Answers, control: Control | None = None) -> Starlette:
+    """Return what answers requests about one application. control: does what requests ask for; None for nothing."""
+    return Starlette(
+        routes=_Routes(answers, control).routes(),
+        middleware=[Middleware(Guard, allowed=_names(answers.config["penstock.ui.allowed.hosts"]))],
+        exception_handlers={HTTPException: _refused, StreamsError: _failed},
+    )
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+class _Routes:
+    """Answers the requests about one application."""
+
+    def __init__(self, answers: Answers, control: Control | None) -> None:
+        self._answers = answers
+        self._control = control
+        self._pages = Pages(answers, () if control is None else control.actions)
+        self._calls = asyncio.Semaphore(_MOST_CALLS)
+        self._live_pages = 0
+
+    def routes(self) -> list[Route]:
+        """Return all addresses."""
+        answers = self._answers
+        pages = [
+            route
+            for page in self._pages.all
+            for route in (
+                Route(page.path, self._page(page)),
+                Route(f"/events{page.path.rstrip('/')}", self._events(page)),
+            )
+        ]
+        control = [
+            Route("/control", self._act_for_form, methods=["POST"]),
+            Route("/api/v1/control/{action}", self._act, methods=["POST"]),
+        ]
+        changes = [Route("/api/v1/changes", self._json(lambda request: answers.changes()))]
+        return [
+            *pages,
+            *(control if self._control is not None else ()),
+            *(changes if answers.find_changes is not None else ()),
+            *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
+            Route("/api/v1/overview", self._json(lambda request: answers.overview())),
+            Route("/api/v1/topology", self._json(lambda request: answers.topologies())),
+            Route("/api/v1/tasks", self._json(lambda request: answers.tasks())),
+            Route("/api/v1/commits", self._json(lambda request: answers.commits())),
+            Route("/api/v1/stores", self._json(lambda request: answers.stores())),
+            Route("/api/v1/stores/{store}", self._json(self._entries)),
+            Route("/api/v1/dead-letters", self._json(lambda request: answers.dead_letters())),
+            Route("/api/v1/errors", self._json(lambda request: answers.errors())),
+            Route("/health/live", self._health(lambda request: answers.is_live())),
+            Route("/health/ready", self._health(self._is_ready)),
+            Route("/metrics", self._metrics),
+            Route("/topology.json", self._json(lambda request: answers.topologies())),
+            Route("/topology.svg", self._text("image/svg+xml", self._pages.picture)),
+            Route("/topology.mmd", self._text("text/plain", self._flowchart)),
+        ]
+
+    async def _call(self, call: Callable[[], T]) -> T:
+        """Return what `call` returns, in a thread of its own, which counts until it ends: also when the reader has
+        gone."""
+        await self._calls.acquire()
+        running = asyncio.wrap_future(in_background("penstock-ui-request", call))
+        try:
+            return await asyncio.shield(running)
+        finally:
+            running.add_done_callback(lambda _: self._calls.release())
+            if self._answers.observer.is_closed:
+                running.cancel()  # its end would be told to a loop that is closed
+
+    def _json(self, answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return json_response(await self._call(lambda: answer(request)))
+
+        return endpoint
+
+    def _health(self, check: Callable[[Request], tuple[bool, Any]]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            is_well, answer = check(request)
+            return json_response(answer, 200 if is_well else 503)
+
+        return endpoint
+
+    def _is_ready(self, request: Request) -> tuple[bool, Any]:
+        parameters = request.query_params
+        return self._answers.is_ready(number(parameters, "max_lag"), number(parameters, "max_commit_age"))
+
+    def _entries(self, request: Request) -> Any:
+        topology, chosen, limit = selection(request.query_params)
+        return self._answers.entries(request.path_params["store"], topology, chosen, limit)
+
+    async def _act(self, request: Request) -> Response:
+        """Do what a program asks for, whose token is in the header Authorization."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        outcome = await self._do(request, request.path_params["action"], token if scheme.lower() == "bearer" else "")
+        application = self._answers.observer.application
+        return json_response({"state": application.state().value, "paused": application.is_paused(), **outcome}, 202)
+
+    async def _act_for_form(self, request: Request) -> Response:
+        """Do what the page on control asks for, whose token is a field of its form."""
+        fields = dict(parse_qsl((await _body(request)).decode(errors="replace")))
+        try:
+            if fields.get("confirmed") != "yes":
+                raise RefusedActionError(400, "Nothing was done: tick that it is to be done.")
+            done = await self._do(request, fields.get("action", ""), fields.get("token", ""))
+        except RefusedActionError as error:
+            outcome, status = outcome_of(problem=str(error)), error.status
+        else:
+            outcome, status = outcome_of(fields["action"], done), 200
+        return HTMLResponse(await self._call(lambda: self._pages.control(outcome)), status)
+
+    async def _do(self, request: Request, action: str, token: str) -> Outcome:
+        """Do an action and return what it has done; raises RefusedActionError."""
+        assert self._control is not None
+        control, asked_by = self._control, "an unknown address" if request.client is None else request.client.host
+        if is_from_other_site(request.headers):
+            raise RefusedActionError(403, "A page of another site asked for this.")
+        return await self._call(lambda: control.act(action, token, asked_by))
+
+    async def _metrics(self, request: Request) -> Response:
+        text, content_type = await self._call(lambda: exposition(self._answers.metrics))
+        return Response(text, headers={"Content-Type": content_type})
+
+    def _text(self, media_type: str, make: Callable[[Parameters], str]) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return Response(await self._call(lambda: make(request.query_params)), media_type=media_type)
+
+        return endpoint
+
+    def _flowchart(self, parameters: Parameters) -> str:
+        _, topology = self._answers.topology_named(parameters.get("topology"))
+        return topology.describe().to_mermaid()
+
+    def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            return HTMLResponse(await self._call(lambda: self._pages.html(page, request.query_params)))
+
+        return endpoint
+
+    def _events(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def endpoint(request: Request) -> Response:
+            if self._live_pages >= _MOST_LIVE_PAGES:
+                raise HTTPException(503, f"{_MOST_LIVE_PAGES} pages are open: close one.")
+            return StreamingResponse(self._sections(page, request), media_type="text/event-stream")
+
+        return endpoint
+
+    async def _sections(self, page: Page, request: Request) -> AsyncIterator[bytes]:
+        """Yield the sections of a page as events when they have changed, until its reader goes, or the server."""
+        self._live_pages += 1
+        try:
+            shown: dict[str, str] = {}
+            while not self._answers.observer.is_closed:
+                for id, html in (await self._call(lambda: page.live(request.query_params))).items():
+                    if shown.get(id) != html:
+                        shown[id] = html
+                        yield b"event: section\ndata: %b\n\n" % orjson.dumps({"id": id, "html": html})
+                yield b": \n\n"  # fails where the reader has gone without a word
+                await self._pause()
+        finally:
+            self._live_pages -= 1
+
+    async def _pause(self) -> None:
+        """Wait until it is time to look again, or the server ends, which does not wait for open pages."""
+        until = elapsed_milliseconds() + EVENTS_MS
+        while not self._answers.observer.is_closed and (left := until - elapsed_milliseconds()) > 0:
+            await asyncio.sleep(min(left, _STEP_MS) / 1000)
+
+
+async def _body(request: Request) -> bytes:
+    """Return what a form sends; raises HTTPException if it is more than a form of these pages has."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _MOST_FORM_BYTES:
+            raise HTTPException(413, f"The form is too large: expected up to {_MOST_FORM_BYTES} bytes.")
+    return body
+
+
+def _static(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
+    content = files("penstock.ui").joinpath("static", name).read_bytes()
+
+    async def endpoint(request: Request) -> Response:
+        return Response(content, media_type=media_type)
+
+    return endpoint
+
+
+def json_response(answer: Any, status: int = 200) -> Response:
+    """Return an answer as JSON."""
+    return Response(orjson.dumps(answer), status, media_type="application/json")
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return json_response({"error": error.detail}, error.status_code)
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    match error:
+        case RefusedActionError():
+            status = error.status
+        case UnknownStateStoreError() | UnknownTopologyError() | InvalidStateStorePartitionError():
+            status = 404
+        case SerializationError() | UnsupportedOperationError() | WrongParameterError():
+            status = 400
+        case _:
+            status = 503
+    return json_response({"error": str(error)}, status)

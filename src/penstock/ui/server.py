@@ -1,0 +1,98 @@
+"""Serves what an application shows of itself, in a thread that lives as long as the application and never keeps the
+program alive."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import uvicorn
+
+from penstock.application import ApplicationLife
+from penstock.config import StreamsConfig
+from penstock.errors import ConfigError
+from penstock.ui.answers import Answers
+from penstock.ui.control import Control
+from penstock.ui.observer import Observer
+from penstock.ui.routes import application
+
+_log = logging.getLogger(__name__)
+
+_CLOSE_SECONDS: Final = 5.0
+
+
+class UiServer:
+    """Serves one application until it is closed."""
+
+    def __init__(
+        self, streams: ApplicationLife[Any], config: StreamsConfig, changes: Callable[[], Sequence[str]] | None = None
+    ) -> None:
+        """Begin to serve.
+
+        Args:
+            streams: the application.
+            config: its configuration; penstock.ui.port and penstock.ui.host say where.
+            changes: returns what a program would change of it, in lines; None if there is none to compare with.
+
+        Raises:
+            ConfigError: the port is taken, or the address is not this machine's.
+        """
+        name = f"penstock-{config.required('application.id')}-ui"
+        self._socket = _listening(config["penstock.ui.host"], config["penstock.ui.port"])
+        self._observer = Observer(streams)
+        control = Control(streams, config) if config["penstock.ui.control"] else None
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                application(Answers(self._observer, config, changes), control),
+                http="h11",
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,
+            )
+        )
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._observer.start(f"{name}-observer")
+        self._thread.start()
+        # For a person at the terminal, whatever logging is set to; the port may be any free one.
+        print(f"{config['application.id']}: shows itself at {self.address}", file=sys.stderr, flush=True)
+        if control is not None:
+            print(f"{config['application.id']}: the token for control is {control.token}", file=sys.stderr, flush=True)
+
+    @property
+    def address(self) -> str:
+        """Where it is, as browsers write it."""
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/"
+
+    def _serve(self) -> None:
+        try:
+            self._server.run(sockets=[self._socket])
+        except Exception:
+            _log.exception("The pages at %s are gone; the application runs on.", self.address)
+
+    def close(self) -> None:
+        """Stop serving, after a moment for requests that are being answered; harmless when called again."""
+        self._observer.close()
+        self._server.should_exit = True
+        self._thread.join(_CLOSE_SECONDS)
+        self._socket.close()
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; raises ConfigError."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"The application cannot show itself at {host}:{port}: {error}. Set penstock.ui.port and penstock.ui.host "
+            "to a free port and an address of this machine."
+        ) from error

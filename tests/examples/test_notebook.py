@@ -1,0 +1,70 @@
+"""The notebook of the examples runs, shows what it promises, and can run its cells again."""
+
+from __future__ import annotations
+
+import ast
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.host.support import wait_for
+
+NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
+
+
+class Cells:
+    """The code of the notebook, by the beginning of a line in a cell, and the names that it has defined."""
+
+    def __init__(self) -> None:
+        cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+        self.sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+        self.names: dict[str, Any] = {"__name__": "__main__"}
+
+    def run(self, beginning: str) -> Any:
+        """Run the cell with a line that begins so; returns the value of its last line, as a notebook would show it."""
+        (source,) = (each for each in self.sources if any(line.startswith(beginning) for line in each.splitlines()))
+        module = ast.parse(source, str(NOTEBOOK))
+        last = module.body.pop()
+        exec(compile(module, str(NOTEBOOK), "exec"), self.names)
+        if isinstance(last, ast.Expr):
+            return eval(compile(ast.Expression(last.value), str(NOTEBOOK), "eval"), self.names)
+        exec(compile(ast.Module([last], []), str(NOTEBOOK), "exec"), self.names)
+        return None
+
+
+@pytest.fixture
+def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
+    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    cells = Cells()
+    yield cells
+    for name, end in (("streams", "close"), ("broker", "stop")):
+        with suppress(KeyError):
+            getattr(cells.names[name], end)()
+
+
+@pytest.mark.slow
+def test_the_notebook(cells: Cells) -> None:
+    def shown(beginning: str) -> str:
+        html: str = cells.run(beginning)._repr_mimebundle_()["text/html"]
+        return html
+
+    before = {thread.name for thread in threading.enumerate()}
+    cells.run("broker =")
+    for _ in range(2):
+        assert "KTable" in shown("counts = ")
+        assert [record.value for record in cells.run("words.head")] == ["to", "be", "or", "not", "to"]
+        first = cells.run("counts.head")
+        assert dict(zip(first["key"], first["value"], strict=True))["to"] == 2
+        assert dict(cells.run("tested").to_numpy()[:, :2]) == {"a": 3, "b": 1, "c": 1}
+    assert "KafkaStreams words" in shown("streams = ")
+    wait_for(lambda: "question" in shown("streams.view"))
+    cells.run('for line in ("whether')
+    wait_for(lambda: "suffer" in str(cells.run("store =")))
+    assert cells.run("store =")["key"].iloc[0] == "to"
+    cells.run("streams.close")
+    wait_for(lambda: not {thread.name for thread in threading.enumerate()} - before)

@@ -1,0 +1,69 @@
+"""What an application shows of itself, on each host."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import orjson
+import pytest
+
+from penstock import KafkaStreams
+from penstock.savepoints import inspect
+from tests.host.support import WITH_A_SESSION, Runner, lines, wait_for
+from tests.host.test_topologies import word_count
+
+pytestmark = [WITH_A_SESSION, pytest.mark.one_broker]
+
+
+@pytest.mark.partitions(2, 1)
+def test_an_application_shows_how_far_it_is(
+    runner: Runner, application: str, topics: tuple[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    source, target = topics
+    control = {"penstock.ui.control": True, "penstock.ui.savepoint.dir": str(tmp_path)}
+    config = runner.config(application, {"penstock.ui.port": 0, **control})
+    runner.write(source, lines(["a b", "b", "c"], partitions=2))
+    with KafkaStreams(word_count(source, target), config, **runner.options()):
+        told = capsys.readouterr().err
+        found = re.search(r"http://\S+/", told)
+        assert found is not None
+
+        def get(path: str) -> Any:
+            with urlopen(f"{found[0]}{path}", timeout=60) as answer:
+                return orjson.loads(answer.read())
+
+        wait_for(lambda: get("api/v1/overview")["records_in"] == 3)
+        overview = wait_for(lambda: (seen := get("api/v1/overview"))["lag"] == 0 and seen["output_age_ms"] and seen)
+        assert 0 <= overview["output_age_ms"]["p50"] <= overview["output_age_ms"]["p99"]
+        assert overview["stream_time"]["skew_ms"] >= 0
+        assert overview["topologies"][0]["commit"]["number"] >= 1
+        tasks = [each for each in get("api/v1/tasks")["tasks"] if each["task"].startswith("0_")]
+        positions = {(each["topic"], each["partition"]) for task in tasks for each in task["partitions"]}
+        assert positions == {(source, 0), (source, 1)}
+        (commits,) = get("api/v1/commits")["topologies"]
+        assert sum(each["records"] for each in commits["commits"]) >= 3
+        assert all(each["phases_ms"]["process"] > 0 for each in commits["commits"] if each["records"])
+        (topology,) = get("api/v1/topology")["topologies"]
+        assert sum(part["share_of_time"] for part in topology["subtopologies"]) == pytest.approx(1)
+        assert get("health/ready?max_lag=0")["reasons"] == []
+        assert [each["store"] for each in get("api/v1/stores")["stores"]] == ["counts"]
+        assert [each["value"] for each in get("api/v1/stores/counts?key=b")["entries"]] == [2]
+        assert {each["key"] for each in get("api/v1/stores/counts")["entries"]} == {"a", "b", "c"}
+        token = told.partition("the token for control is ")[2].split()[0]
+        take = Request(
+            f"{found[0]}api/v1/control/savepoint", headers={"Authorization": f"Bearer {token}"}, method="POST"
+        )
+        if config["penstock.host"] == "spark":
+            with urlopen(take, timeout=60) as answer:
+                (taken,) = tmp_path.iterdir()
+                assert orjson.loads(answer.read())["savepoint"] == str(taken)
+            assert inspect(str(taken)).epoch >= 1
+        else:
+            with pytest.raises(HTTPError, match="404"):
+                urlopen(take, timeout=60)
+        with urlopen(f"{found[0]}metrics", timeout=60) as answer:
+            assert "kafka_streams_stream_task_metrics_process_total" in answer.read().decode()
