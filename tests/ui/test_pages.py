@@ -12,8 +12,8 @@ from penstock import StreamsBuilder
 from penstock.host.api import CommitFigures, Staleness
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
+from penstock.ui.formatting import duration
 from penstock.ui.markup import Markup, element
-from penstock.ui.pages import duration
 from tests.ui.conftest import Shown
 
 HOSTILE = "<script>alert('1')</script>\"\x00\x1b[31m"

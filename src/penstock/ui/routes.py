@@ -35,7 +35,10 @@ from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError
 from penstock.ui.guard import Guard, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
-from penstock.ui.pages import Page, Pages, outcome_of
+from penstock.ui.pages import Pages
+from penstock.ui.pages.control import outcome_of
+from penstock.ui.pages.layout import Page
+from penstock.ui.pages.topology import picture
 from penstock.ui.parameters import Parameters, WrongParameterError, number, selection
 
 T = TypeVar("T")
@@ -106,7 +109,7 @@ class _Routes:
             Route("/health/ready", self._health(self._is_ready)),
             Route("/metrics", self._metrics),
             Route("/topology.json", self._json(lambda request: answers.topologies())),
-            Route("/topology.svg", self._text("image/svg+xml", self._pages.picture)),
+            Route("/topology.svg", self._text("image/svg+xml", lambda parameters: picture(answers, parameters))),
             Route("/topology.mmd", self._text("text/plain", self._flowchart)),
         ]
 

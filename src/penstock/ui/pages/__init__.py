@@ -1,0 +1,38 @@
+"""The pages for browsers, one module each. They show the same figures as the JSON, without JavaScript as of the moment
+when they were loaded; the script of the pages replaces the sections that change.
+
+A page is made of sections by their ids. Whatever comes from users is escaped by `markup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from penstock.ui.answers import Answers
+from penstock.ui.markup import Markup
+from penstock.ui.pages import changes, commits, control, errors, overview, state, tasks, topology
+from penstock.ui.pages.layout import Page, document
+from penstock.ui.parameters import Parameters
+
+
+class Pages:
+    """Makes the pages of one application."""
+
+    def __init__(self, answers: Answers, actions: Sequence[str] = ()) -> None:
+        """Show what `answers` says. actions: those that the application takes."""
+        self._application_id = str(answers.config["application.id"])
+        self._control_page = control.page(answers, actions)
+        self.all: Sequence[Page] = (
+            *(module.page(answers) for module in (overview, topology, tasks, commits, state, errors)),
+            *([changes.page(answers)] if answers.find_changes else []),
+            *([self._control_page] if actions else []),
+        )
+        """The pages in the order of the menu."""
+
+    def html(self, page: Page, parameters: Parameters) -> str:
+        """Return a whole page."""
+        return document(self._application_id, self.all, page, parameters, {})
+
+    def control(self, outcome: Markup) -> str:
+        """Return the page on control after an action, with its `outcome_of`."""
+        return document(self._application_id, self.all, self._control_page, {}, {"outcome": outcome})

@@ -1,0 +1,61 @@
+"""Control: actions, with the token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from penstock.ui.answers import Answers
+from penstock.ui.markup import Markup, element
+from penstock.ui.pages.layout import Page, Sections
+from penstock.ui.pages.sections import state_line
+
+_ACTIONS: Final = {
+    "pause": "Pause: finish the running commit, then process nothing",
+    "resume": "Resume after a pause",
+    "savepoint": "Savepoint: copy the state of the last commit",
+    "redrive": "Redrive: write the dead letters back to where they came from",
+    "stop": "Stop: finish the running commit, then end the application and these pages",
+}
+
+
+def page(answers: Answers, actions: Sequence[str]) -> Page:
+    """Return the page. actions: those that the application takes."""
+    name = str(answers.config["application.id"])
+    return Page(
+        "/control",
+        "Control",
+        lambda parameters: {"state": state_line(answers.overview())},
+        lambda parameters: _form(name, actions),
+    )
+
+
+def outcome_of(action: str = "", done: Mapping[str, Any] | None = None, problem: str = "") -> Markup:
+    """Return what became of an action: what it has `done`, or the `problem` for which it has not."""
+    if problem:
+        return element("p", problem, class_="problem", role="alert")
+    facts = "".join(f" {name.replace('_', ' ').capitalize()}: {value}." for name, value in (done or {}).items())
+    return element("p", f"Asked for: {action}.{facts}", role="status")
+
+
+def _form(application_id: str, actions: Sequence[str]) -> Sections:
+    choices = [
+        element("label", element("input", type="radio", name="action", value=action, required=True), f" {text}")
+        for action, text in _ACTIONS.items()
+        if action in actions
+    ]
+    fields = [
+        element("fieldset", element("legend", "What to do"), *choices),
+        element(
+            "label",
+            "Token, which the application wrote to the terminal when it started",
+            element("input", type="password", name="token", required=True, autocomplete="off"),
+        ),
+        element(
+            "label",
+            element("input", type="checkbox", name="confirmed", value="yes", required=True),
+            f" Do this with {application_id}",
+        ),
+        element("button", "Do it", type="submit"),
+    ]
+    return {"form": element("form", *fields, action="/control", method="post")}

@@ -1,0 +1,71 @@
+"""The errors that stopped all tasks, and the dead letters."""
+
+from __future__ import annotations
+
+from penstock.errors import StreamsError
+from penstock.notebook import time_text
+from penstock.ui.answers import Answer, Answers, redrive_command
+from penstock.ui.formatting import LONGEST, number
+from penstock.ui.markup import Content, element, joined, table
+from penstock.ui.pages.layout import Page, Sections
+from penstock.ui.parameters import Parameters
+
+
+def page(answers: Answers) -> Page:
+    """Return the page."""
+    return Page(
+        "/errors",
+        "Errors",
+        lambda parameters: _errors(answers.errors()),
+        lambda parameters: _dead_letters(answers, parameters),
+    )
+
+
+def _errors(answer: Answer) -> Sections:
+    """Return the errors, the newest first."""
+    shown = [
+        element(
+            "details",
+            element("summary", f"{time_text(each['seen_at_ms'])} {each['error'].splitlines()[0][:LONGEST]}"),
+            element("p", f"The uncaught exception handler answered {each['response']}."),
+            element("pre", each["traceback"]),
+        )
+        for each in answer["errors"]
+    ]
+    count = f"Errors that have stopped all tasks since the start: {answer['count']}."
+    return {"count": element("p", count), "errors": joined(shown)}
+
+
+def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
+    """Return how dead letters go back, and where it is asked for, which ones there are."""
+    topic = answers.dead_letter_topic
+    if topic is None:
+        return {}
+    parts: list[Content] = [
+        element("h2", "Dead letters"),
+        element("p", f"Records that could not be processed are in the topic {topic}. This writes them back: "),
+        element("pre", redrive_command(topic)),
+    ]
+    if "dead_letters" not in parameters:
+        parts.append(element("p", element("a", "Show what it would write", href="/errors?dead_letters=show")))
+        return {"dead-letters": joined(parts)}
+    try:
+        answer = answers.dead_letters()
+    except StreamsError as error:
+        return {"dead-letters": joined([*parts, element("p", str(error), class_="problem", role="alert")])}
+    rows = [
+        (
+            f"{each['topic']}-{each['partition']}",
+            each["target"],
+            each["exception"],
+            number(each["records"]),
+            each["message"][:LONGEST],
+        )
+        for each in answer["letters"]
+    ]
+    columns = ("From", "To", "Error", "Records#", "First message")
+    parts.append(table("Dead letters", columns, rows, "No dead letter is left to be written back."))
+    if answer["without_source"]:
+        text = f"Errors of punctuators, which have no record: {number(answer['without_source'])}."
+        parts.append(element("p", text, class_="empty"))
+    return {"dead-letters": joined(parts)}

@@ -1,0 +1,62 @@
+"""What all pages have: the frame around their sections."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import urlencode
+
+from penstock.ui.markup import Markup, element
+from penstock.ui.parameters import Parameters
+
+Sections = dict[str, Markup]
+"""Parts of a page by their ids, in order."""
+
+_OFFLINE: Final = "These figures are those of the moment when the page was loaded."
+
+
+def no_sections(parameters: Parameters) -> Sections:
+    """Return no section."""
+    return {}
+
+
+class Page(NamedTuple):
+    """A page: its address, its name, and what makes its sections. live: those that change by themselves; fixed: the
+    others, which stand behind them."""
+
+    path: str
+    title: str
+    live: Callable[[Parameters], Sections] = no_sections
+    fixed: Callable[[Parameters], Sections] = no_sections
+
+
+def document(application_id: str, menu: Sequence[Page], page: Page, parameters: Parameters, outcome: Sections) -> str:
+    """Return a whole page. menu: all pages. outcome: sections on what became of an action."""
+    sections = {**page.live(parameters), **outcome, **page.fixed(parameters)}
+    query = f"?{urlencode(dict(parameters))}" if parameters else ""
+    links = [element("a", each.title, href=each.path, aria_current="page" if each is page else None) for each in menu]
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("title", f"{page.title} · {application_id}"),
+        element("link", rel="stylesheet", href="/static/ui.css"),
+        element("link", rel="icon", href="/static/ui.svg"),
+        element("script", src="/static/ui.js", defer=True),
+    )
+    body = element(
+        "body",
+        element("a", "To the content", class_="skip", href="#content"),
+        element("header", element("strong", application_id), element("nav", *links, aria_label="Pages")),
+        element(
+            "main",
+            element("h1", page.title),
+            *(element("section", section, id=id) for id, section in sections.items()),
+            id="content",
+            tabindex="-1",
+        ),
+        element("footer", element("p", f"Penstock. {_OFFLINE}", id="live")),
+        data_events=f"/events{page.path.rstrip('/')}{query}",
+    )
+    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"

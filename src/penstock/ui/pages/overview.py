@@ -1,0 +1,72 @@
+"""The overview: does the application run, does it keep up, and what has it done?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from penstock.notebook import time_text
+from penstock.ui.answers import Answer, Answers
+from penstock.ui.formatting import NONE, duration, number, rate
+from penstock.ui.markup import Markup, element, table
+from penstock.ui.pages.layout import Page, Sections
+from penstock.ui.pages.sections import commits_table, of_topology, state_line
+
+
+def page(answers: Answers) -> Page:
+    """Return the page."""
+    return Page("/", "Overview", lambda parameters: _sections(answers.overview()))
+
+
+def _sections(answer: Answer) -> Sections:
+    figures = {
+        "Records in": (rate(answer["records_in_per_second"]), f"{number(answer['records_in'])} since the start"),
+        "Records out": (
+            rate(answer["records_out_per_second"]),
+            f"{number(answer['records_out'])} since the start",
+        ),
+        "Lag": (number(answer["lag"]), _trend(answer)),
+        "Output age p50": _output_age(answer["output_age_ms"]),
+        "Stream time": _stream_time(answer["stream_time"]),
+        "Dropped": (number(answer["records_dropped"]), "records without a result, see below"),
+        "Errors": (number(answer["errors"]), "that stopped all tasks"),
+        "Uptime": (duration(answer["uptime_ms"]), ""),
+    }
+    return {
+        "state": state_line(answer),
+        "figures": element(
+            "dl",
+            *(
+                element("div", element("dt", name), element("dd", value, element("small", note)))
+                for name, (value, note) in figures.items()
+            ),
+        ),
+        "topologies": commits_table(answer),
+        "dropped": _dropped(answer["dropped"]),
+        "about": element("p", f"Penstock {answer['version']}, host {answer['host']}.", class_="empty"),
+    }
+
+
+def _trend(answer: Answer) -> str:
+    change = answer["lag_per_second"]
+    if change is None or not answer["lag"]:
+        return "records that wait"
+    return f"records that wait, {change:+,.1f}/s"
+
+
+def _output_age(age: Any) -> tuple[str, str]:
+    """Return how old output was at its commit."""
+    if age is None:
+        return NONE, "age of output at its commit"
+    return duration(age["p50"]), f"age of output at its commit; p95 {duration(age['p95'])}, p99 {duration(age['p99'])}"
+
+
+def _stream_time(times: Any) -> tuple[str, str]:
+    if times is None:
+        return NONE, "the largest timestamp that a task has seen"
+    return time_text(times["max_at_ms"]), f"skew {duration(times['skew_ms'])} between the tasks"
+
+
+def _dropped(dropped: Sequence[Answer]) -> Markup:
+    rows = [(of_topology(each["topology"], each["name"]), number(each["records"]), each["reason"]) for each in dropped]
+    return table("Dropped records", ("Node or store", "Records#", "Reasons of such a node"), rows, "No record dropped.")

@@ -1,0 +1,56 @@
+"""The tasks: how far each is in each of its partitions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from penstock.notebook import time_text
+from penstock.ui.answers import Answer, Answers
+from penstock.ui.formatting import NONE, number
+from penstock.ui.markup import element, joined, table
+from penstock.ui.pages.layout import Page, Sections
+from penstock.ui.pages.sections import of_topology
+
+_TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#")
+_PARTITION_COLUMNS: Final = ("Task", "Topic", "Partition#", "Committed#", "End#", "Lag#")
+
+
+def page(answers: Answers) -> Page:
+    """Return the page."""
+    return Page("/tasks", "Tasks", lambda parameters: _sections(answers.tasks()))
+
+
+def _sections(answer: Answer) -> Sections:
+    partitions = [
+        (
+            of_topology(task["topology"], task["task"]),
+            each["topic"],
+            str(each["partition"]),
+            number(each["committed_offset"]),
+            number(each["end_offset"]),
+            number(each["lag"]),
+        )
+        for task in answer["tasks"]
+        for each in task["partitions"]
+    ]
+    records = [
+        (
+            of_topology(task["topology"], task["task"]),
+            number(task["processed"]),
+            number(task["dropped"]),
+            NONE if task["stream_time_at_ms"] is None else time_text(task["stream_time_at_ms"]),
+            number(task["lag"]),
+        )
+        for task in answer["tasks"]
+    ]
+    others = [
+        (of_topology(task["topology"], task["task"]), kind)
+        for kind, key in (("standby", "standby_tasks"), ("restoring its state", "restoring_tasks"))
+        for task in answer[key]
+    ]
+    return {
+        "problems": joined(element("p", each, class_="problem") for each in answer["problems"]),
+        "tasks": table("Tasks", _TASK_COLUMNS, records, "No task runs here."),
+        "partitions": table("Partitions", _PARTITION_COLUMNS, partitions, "No task reads a topic of the brokers."),
+        "others": table("Other tasks", ("Task", "What it does"), others, "No standby task, and none that restores."),
+    }
