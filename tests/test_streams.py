@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 import pytest
 
+from penstock import Materialized, Serdes, StreamsBuilder, TimeWindows
 from penstock.application import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
@@ -561,3 +564,118 @@ def test_an_application_of_another_thread_leaves_sigterm_alone(host: TestHost) -
     thread.start()
     thread.join()
     assert seen == [signal.getsignal(signal.SIGTERM)]
+
+
+def counting(store: str, windowed: bool = False) -> Topology:
+    builder = StreamsBuilder()
+    words = builder.stream("in").group_by(lambda key, word: word)
+    if windowed:
+        words.windowed_by(TimeWindows.of_size_with_no_grace(1_000)).count(Materialized.as_(store))
+    else:
+        words.count(Materialized.as_(store))
+    return builder.build()
+
+
+TEXT_CONFIG = {
+    **CONFIG,
+    "penstock.host": "threads",
+    "default.key.serde": Serdes.string(),
+    "default.value.serde": Serdes.string(),
+}
+
+
+@pytest.fixture
+def without_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.savepoints.topics_of", lambda config: {})
+
+
+@pytest.mark.usefixtures("without_brokers")
+def test_an_edit_shows_what_changes_and_starts_the_changed_topology(host: TestHost) -> None:
+    streams = KafkaStreams(counting("counts"), TEXT_CONFIG)
+    streams.start()
+    host.told().on_running()
+    before = host.told()
+    changed = counting("counts").add_source("more", "more").add_sink("copies", "copies", "more")
+    edit = streams.edit(changed)
+    assert edit.lines[0] == "store counts keeps its state"
+    assert "store counts keeps its state" in str(edit)
+    assert "<svg" in edit._repr_mimebundle_()["text/html"]
+    assert host.closed_with
+    assert host.calls == ["start", "start"]
+    assert "copies" in str(streams.describe())
+    before.on_stopped()  # late, by the host that was closed
+    before.on_error(ValueError("late"))
+    host.told().on_running()
+    assert streams.state() is State.RUNNING
+    assert streams.error() is None
+    streams.close()
+
+
+@pytest.mark.usefixtures("without_brokers")
+def test_an_edit_that_loses_state_changes_nothing(host: TestHost) -> None:
+    streams = KafkaStreams(counting("counts"), TEXT_CONFIG)
+    streams.start()
+    host.told().on_running()
+    with pytest.raises(StreamsError, match=r"goes on as before:\n.*store counts has the layout"):
+        streams.edit(counting("counts", windowed=True))
+    with pytest.raises(StreamsError, match=r"store counts is not in the changed topology.*removing=\['counts'\]"):
+        streams.edit(counting("others"))
+    assert streams.state() is State.RUNNING
+    assert host.calls == ["start"]
+    edit = streams.edit(counting("others"), removing=["counts"])
+    assert {"store others is new and starts empty"} < set(edit.lines)
+    assert host.calls == ["start", "start"]
+    assert streams.edit(counting("others"), removing=["counts"]).lines == ()  # the cell again
+    streams.close()
+
+
+@pytest.mark.usefixtures("without_brokers")
+def test_an_edit_starts_an_application_that_was_closed_or_has_failed(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.application.DEFAULT_CLOSE_TIMEOUT_MS", 10)
+    streams = KafkaStreams(topology(), TEXT_CONFIG)
+    streams.start()
+    streams.close()
+    streams.edit(topology())
+    host.told().on_running()
+    assert streams.state() is State.RUNNING
+    host.fails(ValueError("no"))
+    assert streams.state() is State.ERROR
+    streams.edit(topology())
+    host.told().on_running()
+    assert (streams.state(), streams.error()) == (State.RUNNING, None)
+    host.closes = [False]
+    host.told().on_rebalancing()
+    with pytest.raises(TimeoutError, match="did not end within"):
+        streams.edit(topology())
+    streams.edit(topology())
+    assert streams.state() is State.REBALANCING
+    host.refusal = StreamsError("no broker")
+    with pytest.raises(StreamsError, match="no broker"):
+        streams.edit(topology())
+    assert streams.state() is State.ERROR
+    host.refusal = None
+    streams.edit(topology())
+    streams.close()
+
+
+def test_a_cell_that_runs_again_closes_the_application_that_it_has_started(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = running(host)
+    second = running(host)
+    assert first.state() is State.RUNNING  # as in Kafka, outside of a notebook
+    first.close()
+    second.close()
+    notebook = ModuleType("IPython")
+    vars(notebook)["get_ipython"] = object
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    first = running(host)
+    other = KafkaStreams(topology(), {**CONFIG, "application.id": "other"})
+    other.start()
+    second = running(host)
+    assert (first.state(), other.state(), second.state()) == (State.NOT_RUNNING, State.REBALANCING, State.RUNNING)
+    assert "app: closing the application that this notebook has started before." in capsys.readouterr().err
+    other.close()
+    second.close()

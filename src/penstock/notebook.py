@@ -7,6 +7,7 @@ escaped and shortened here: names, keys and values may contain anything, and be 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
@@ -35,6 +36,12 @@ class Rows(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     more: bool
+
+
+def is_in_notebook() -> bool:
+    """Return whether the program is entered in cells: in a notebook, or in IPython."""
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and ipython.get_ipython() is not None
 
 
 def mime_bundle(

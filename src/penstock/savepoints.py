@@ -23,7 +23,7 @@ from penstock.host.directories import application_path
 from penstock.host.layout import Layout, layout_of
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
-from penstock.host.spark.checkpoints.evolution import Evolution, evolve, store_partitions, topology_shape
+from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
@@ -284,6 +284,29 @@ def diff_programs(
         topology_shape(each.build(name), config, topics) for each, config in ((before, old_config), (after, new_config))
     ]
     return evolve(shapes[0], shapes[1], {})
+
+
+def shape_of(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Shape:
+    """Return the shape of a program with the topics that its brokers have now: what `changes` compares."""
+    checked = _config(config)
+    built = built_topology(topology, str(checked.required("application.id")))
+    return topology_shape(built, checked, topics_of(checked))
+
+
+def changes(topology: Topology, config: StreamsConfig | Mapping[str, Any], before: Shape | None) -> Evolution:
+    """Return what a changed program means for the state of the application that has run until now.
+
+    On Spark that is the state in its checkpoint; elsewhere stores are found by the names of their changelogs.
+
+    Args:
+        topology: of the changed program.
+        config: its configuration, with the same application.id.
+        before: the shape of the program that has run until now, None if none has.
+    """
+    checked = _config(config)
+    if checked["penstock.host"] == "spark" and checkpoint_of(checked).read_metadata() is not None:
+        return diff(topology, checked, checked)
+    return Evolution() if before is None else evolve(before, shape_of(topology, checked), {})
 
 
 def partitions_of_stores(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> dict[str, int]:

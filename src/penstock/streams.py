@@ -11,12 +11,16 @@ from typing import Any
 
 from penstock.application import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
+from penstock.application.topology_edit import TopologyEdit
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.extras import load
 from penstock.host.api import Host
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import mime_bundle
 from penstock.plan.describe import TopologyDescription
+from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 
 
@@ -40,10 +44,57 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
             TopologyError: the topology cannot be run.
         """
         super().__init__(config)
-        self._built = built_topology(topology, self._application_id)
-        self._config = self._config.overridden(self._built.config_overrides)
+        self._given = self._config
         self._spark = spark
+        self._take(topology, built_topology(topology, self._application_id))
+
+    def _take(self, topology: Topology, built: BuiltTopology) -> None:
+        """Run `topology`, which is `built`, from the next start on."""
+        self._topology, self._built = topology, built
+        self._config = self._given.overridden(built.config_overrides)
         self._description = topology.describe()
+
+    def edit(self, topology: Topology, removing: Collection[str] = ()) -> TopologyEdit:
+        """Go on with a changed topology and the state of the present one: compare them, close behind the last commit,
+        and start.
+
+        It starts an application that was closed, or has ended with an error, again. Views of stores end.
+
+        Args:
+            topology: the changed one.
+            removing: the names of stores that it may leave out. Their state is kept, and continues if a later topology
+                has the store again.
+
+        Returns:
+            what has changed, which shows itself in a notebook.
+
+        Raises:
+            TopologyError: the topology cannot be run.
+            StreamsError: it cannot use the state of a store, or leaves out a store that `removing` does not name: the
+                application goes on as before. Or it must not start, as `start` says: the state is ERROR then.
+            TimeoutError: the application has not ended in time; it ends later, and `edit` can be called again.
+        """
+        built = built_topology(topology, self._application_id)
+        savepoints = load("penstock.savepoints", "KafkaStreams.edit")
+        before = savepoints.shape_of(self._topology, self._config)
+        evolution = savepoints.changes(topology, self._given.overridden(built.config_overrides), before)
+        left_out = [
+            f"store {name} is not in the changed topology. Give the store the same name in both (Materialized.as_), or "
+            f"call edit(topology, removing=[{name!r}]), which keeps its state for a later topology"
+            for name in evolution.removed
+            if name not in removing
+        ]
+        if reasons := (*evolution.refused, *left_out):
+            told = "\n".join(f"  - {reason}" for reason in reasons)
+            raise StreamsError(
+                f"{self._application_id} cannot go on with the changed topology, and goes on as before:\n{told}"
+            )
+        for view in self._views.values():
+            view.close()
+        self._start_again(lambda: self._take(topology, built))
+        return TopologyEdit(
+            self._application_id, tuple(evolution.lines()) if evolution.differences else (), self._description
+        )
 
     def _repr_mimebundle_(
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None

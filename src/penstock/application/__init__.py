@@ -22,6 +22,7 @@ from enum import Enum
 from traceback import format_exception, format_exception_only
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
@@ -29,8 +30,10 @@ from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.host.directories import application_path
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
+from penstock.notebook import is_in_notebook
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 
@@ -52,10 +55,10 @@ _NEXT: Final[Mapping[State, frozenset[State]]] = {
     State.RUNNING: frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
     State.PENDING_SHUTDOWN: frozenset((State.NOT_RUNNING,)),
     State.PENDING_ERROR: frozenset((State.ERROR,)),
-    State.NOT_RUNNING: frozenset(),
-    State.ERROR: frozenset(),
+    State.NOT_RUNNING: frozenset((State.CREATED,)),
+    State.ERROR: frozenset((State.CREATED,)),
 }
-"""Which states may follow which (Kafka class: KafkaStreams.State)."""
+"""Which states may follow which (Kafka class: KafkaStreams.State). Only an edit lets CREATED follow."""
 
 _ENDED: Final = frozenset((State.NOT_RUNNING, State.ERROR))
 
@@ -130,6 +133,9 @@ class _Server(Protocol):
 
 _HostType = TypeVar("_HostType", bound=HostLife)
 
+_STARTED_IN_NOTEBOOK: Final[WeakValueDictionary[str, ApplicationLife[Any]]] = WeakValueDictionary()
+"""The application that was last started from a notebook, by the directory of its state."""
+
 
 class ApplicationLife(ABC, Generic[_HostType]):
     """Starts, watches, pauses and closes what runs under one application.id; see the module."""
@@ -143,6 +149,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._changed = threading.Condition()
         self._state = State.CREATED
         self._host: _HostType | None = None
+        self._told_by: _Listener | None = None
         self._released = False
         self._paused = False
         self._error: BaseException | None = None
@@ -235,14 +242,17 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
             )
         mark_log_records()
+        if is_in_notebook():
+            self._close_the_one_before()
         try:
             host = self._open_host(until_end)
             self._serve()
+            listener = _Listener(self)
             with self._changed:
-                self._host = host
+                self._host, self._told_by = host, listener
                 if self._paused:
                     host.pause()
-            host.start(_Listener(self))
+            host.start(listener)
         except BaseException as error:
             self._fail(error)
             self._release(DEFAULT_CLOSE_TIMEOUT_MS)
@@ -251,6 +261,32 @@ class ApplicationLife(ABC, Generic[_HostType]):
         # For a person at the terminal, whatever logging is set to: what is promised, where records come from, where
         # state is kept.
         print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
+
+    def _close_the_one_before(self) -> None:
+        """Close the application that an earlier run of the same cell has started."""
+        path = str(application_path(self._config))
+        before = _STARTED_IN_NOTEBOOK.get(path)
+        if before is not None and before is not self and before.state() not in _ENDED:
+            print(
+                f"{self._application_id}: closing the application that this notebook has started before.",
+                file=sys.stderr,
+                flush=True,
+            )
+            before.close()
+        _STARTED_IN_NOTEBOOK[path] = self
+
+    def _start_again(self, change: Callable[[], None]) -> None:
+        """Close, call `change`, and start; raises TimeoutError if it has not ended in time, and what `start` raises."""
+        if not self.close():
+            raise TimeoutError(
+                f"{self._application_id} did not end within {DEFAULT_CLOSE_TIMEOUT_MS} ms, so nothing has changed yet."
+            )
+        if not self._move(State.CREATED):
+            raise RuntimeError(f"{self._application_id} is {self.state().value}: another thread starts it again.")
+        with self._changed:
+            self._host, self._told_by, self._released, self._error = None, None, False, None
+        change()
+        self._start(until_end=False)
 
     def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
         """Stop after the running commit and release everything; harmless when called again. Ctrl-C meanwhile gives the
@@ -515,22 +551,28 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
 
 class _Listener:
-    """Takes what the host tells and changes the state by it."""
+    """Takes what a host tells and changes the state by it, until another host takes its place."""
 
     def __init__(self, streams: ApplicationLife[Any]) -> None:
         self._streams = streams
 
+    def _is_current(self) -> bool:
+        return self._streams._told_by is self
+
     def on_running(self) -> None:
         """Tell that tasks are being processed."""
-        self._streams._move(State.RUNNING)
+        if self._is_current():
+            self._streams._move(State.RUNNING)
 
     def on_rebalancing(self) -> None:
         """Report that tasks stand still while they are set up again."""
-        self._streams._move(State.REBALANCING)
+        if self._is_current():
+            self._streams._move(State.REBALANCING)
 
     def on_stopped(self) -> None:
         """Tell that everything up to the planned end has been processed."""
-        self._streams._reached_the_end()
+        if self._is_current():
+            self._streams._reached_the_end()
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
         """Return the response to `error`, which has stopped all tasks."""
@@ -538,4 +580,5 @@ class _Listener:
 
     def on_error(self, error: BaseException) -> None:
         """Tell that the host has ended with `error`."""
-        self._streams._fail(error)
+        if self._is_current():
+            self._streams._fail(error)

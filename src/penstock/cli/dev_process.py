@@ -21,12 +21,10 @@ import msgspec
 from penstock import savepoints
 from penstock.cli.common import FAILED, report, set_verbose
 from penstock.cli.program import Program, load_program
-from penstock.cli.run import HostName, create_missing_topics, run_program
+from penstock.cli.run import create_missing_topics, run_program
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.open import check_host
-from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
-from penstock.host.spark.checkpoints.evolution import Evolution, evolve, topology_shape
 from penstock.termination import terminating
 
 
@@ -84,19 +82,10 @@ def _answer(program: Program, config: StreamsConfig, order: Order) -> Answer:
     check_host(config)
     if order.creates_topics:
         create_missing_topics(program, config)
-    built = program.topology.build(str(config.required("application.id")))
     # As JSON, as the shape that it is compared with.
-    shape = msgspec.json.decode(msgspec.json.encode(topology_shape(built, config, savepoints.topics_of(config))))
-    evolution = _evolution(program, config, shape, order.before)
+    shape = msgspec.json.decode(msgspec.json.encode(savepoints.shape_of(program.topology, config)))
+    evolution = savepoints.changes(program.topology, config, order.before)
     return Answer(tuple(evolution.lines()) if evolution.differences else (), bool(evolution.refused), shape)
-
-
-def _evolution(
-    program: Program, config: StreamsConfig, shape: Mapping[str, Any], before: Mapping[str, Any] | None
-) -> Evolution:
-    if config["penstock.host"] == HostName.spark and checkpoint_of(config).read_metadata() is not None:
-        return savepoints.diff(program.topology, config, config)
-    return Evolution() if before is None else evolve(before, shape, {})
 
 
 def _end_with_the_command() -> None:
