@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from penstock import AutoOffsetReset, Consumed, StreamsBuilder
@@ -15,6 +17,7 @@ def test_every_value_of_auto_offset_reset_is_taken() -> None:
         check_offset_reset(value)
     assert [duration_of(value) for value in values] == [None] * 3
     assert duration_of(AutoOffsetReset.by_duration(60_000)) == 60_000
+    assert AutoOffsetReset.by_duration(timedelta(minutes=1)) == AutoOffsetReset.by_duration(60_000)
 
 
 @pytest.mark.parametrize("value", ["first", "by_duration:", "by_duration:-1", "5"])

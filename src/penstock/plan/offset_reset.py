@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.durations import Duration, milliseconds
+
 EARLIEST = "earliest"
 LATEST = "latest"
 NONE = "none"
@@ -33,12 +35,13 @@ class AutoOffsetReset:
         return OffsetReset(NONE)
 
     @staticmethod
-    def by_duration(duration_ms: int) -> OffsetReset:
+    def by_duration(duration_ms: Duration) -> OffsetReset:
         """Return the value to begin at the first record that is not older than `duration_ms`; raises ValueError for a
         negative duration."""
-        if duration_ms < 0:
+        checked_ms = milliseconds(duration_ms, "duration")
+        if checked_ms < 0:
             raise ValueError("Duration cannot be negative")
-        return OffsetReset(f"{_BY_DURATION}{duration_ms}")
+        return OffsetReset(f"{_BY_DURATION}{checked_ms}")
 
 
 def duration_of(offset_reset: str) -> int | None:
