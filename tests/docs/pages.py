@@ -1,9 +1,11 @@
-"""Runs the Python blocks of README.md and of the pages in docs."""
+"""Runs the Python blocks of README.md and of the pages in docs, and compares their output with what the pages show."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,10 @@ BLOCKS: Mapping[str, int] = {
     "README.md": 2,
     "docs/broker.md": 1,
     "docs/changing-a-topology.md": 1,
+    "docs/cookbook/joins.md": 10,
+    "docs/cookbook/records.md": 14,
+    "docs/cookbook/state.md": 15,
+    "docs/cookbook/windows.md": 12,
     "docs/first-papers.md": 2,
     "docs/guide.md": 6,
     "docs/kafka-platform.md": 2,
@@ -29,6 +35,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/threads.md": 1,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 6,
+    "docs/tutorial.md": 7,
     "docs/ui.md": 1,
 }
 """How many Python blocks each page has; the tests of tests/docs and tests/host/spark/test_pages.py run all of them."""
@@ -63,6 +70,40 @@ def run_block(page: str, number: int, names: dict[str, Any], replaced: Mapping[s
         assert old in code, f"block {number} of {page} has no {old!r}"
         code = code.replace(old, new)
     exec(compile(code, str(ROOT / page), "exec", dont_inherit=True), names)
+
+
+def printed(page: str, code: str) -> str:
+    """Return the output that `page` shows below the block that contains `code`: the next block, if it is text."""
+    fences = re.findall(r"```(\w*)\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+    place = next(index for index, (_, text) in enumerate(fences) if code in text)
+    return "".join(text for language, text in fences[place + 1 : place + 2] if language == "text")
+
+
+def run_and_compare(page: str, number: int, names: dict[str, Any], replaced: Mapping[str, str] | None = None) -> None:
+    """Run block `number` of `page`, which must print what the page shows below it."""
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        run_block(page, number, names, replaced)
+    assert output.getvalue() == printed(page, blocks(page)[number].lstrip("\n")), f"block {number} of {page}"
+
+
+def command_lines(page: str) -> Iterator[str]:
+    """Yield the lines of the shell blocks of `page`; a line that goes on in the next one is one with it."""
+    for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+        yield from re.sub(r"\\\n\s*", "", block).splitlines()
+
+
+def sections(page: str) -> dict[str, list[int]]:
+    """Return the headings of the second level of `page`, and the numbers of the Python blocks below each."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found: dict[str, list[int]] = {}
+    number = 0
+    for match in re.finditer(r"^## (.*)$|^```python$", text, re.MULTILINE):
+        if match[1] is not None:
+            found[match[1]] = section = []
+        else:
+            section.append(number)
+            number += 1
+    return found
 
 
 def run_blocks(page: str) -> dict[str, Any]:
