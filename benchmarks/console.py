@@ -32,7 +32,7 @@ from penstock.config import StreamsConfig
 from tests.support.browser import CHROMIUM, Browser
 
 _PAGES: Final = ("", "topology", "topology.svg", "tasks", "commits")
-_DRAWN: Final = "document.readyState === 'complete' && [...document.images].every((image) => image.complete)"
+_DRAWN: Final = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def measure(nodes: int, rounds: int) -> list[Measurement]:
 def _opened_in(browser: Browser) -> Callable[[str], None]:
     def draw(address: str) -> None:
         browser.open(address)
-        browser.wait_for(_DRAWN)
+        browser.call("Runtime.evaluate", expression=_DRAWN, awaitPromise=True)
 
     return draw
 

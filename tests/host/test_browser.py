@@ -120,11 +120,15 @@ def test_a_browser_sees_and_steers_an_application(
         browser.open(address)
         browser.wait_for(figure("Lag", "text.startsWith('0')"))
 
-        # a node
+        # a node, by the table and by the picture, in which sub-topologies can be folded
         browser.open(f"{address}topology")
-        browser.wait_for("document.querySelector('figure img').naturalWidth > 100")
         browser.click("#nodes-0 tbody a")
         assert "StringSerde" in browser.text("#node")
+        browser.click("#measures [href*='measure=lag']")
+        browser.click("figure svg [href*='folded=0']")
+        assert "nodes" in browser.text("figure svg")
+        browser.click("figure svg [href*='node=KSTREAM-AGGREGATE']")
+        assert "counts (timestamped key value)" in browser.text("#node")
 
         # a key, and names that are hostile or long
         browser.open(f"{address}state?store=counts")

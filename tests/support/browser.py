@@ -108,7 +108,8 @@ class Browser:
     def click(self, selector: str) -> None:
         """Click an element that leads to a page, and wait until that is there."""
         self.evaluate("document.left = true")
-        self.evaluate(f"document.querySelector({orjson.dumps(selector).decode()}).click()")
+        click = "new MouseEvent('click', {bubbles: true, cancelable: true})"  # elements of SVG have no click()
+        self.evaluate(f"document.querySelector({orjson.dumps(selector).decode()}).dispatchEvent({click})")
         self.wait_for("!document.left && document.readyState === 'complete'")
 
     def wait_for(self, script: str) -> None:

@@ -115,7 +115,7 @@ def test_a_node_is_shown_with_what_was_measured(shown: Shown, monkeypatch: pytes
     monkeypatch.setattr(shown.host, "measured", lambda: measured.at(1_000))
     found = page(shown, "/topology").text
     assert re.search(r"KSTREAM-SOURCE-0000000000 conftest\.py:\d+ source lines KSTREAM-FLATMAPVALUES", found)
-    assert " sink counts-out - 6,000 200 4.0 s " in found
+    assert " sink counts-out - 6,000 200 - 4.0 s " in found
 
 
 def test_a_node_shows_its_serdes_its_stores_and_what_was_measured(
@@ -149,8 +149,12 @@ def test_sub_topologies_show_their_share_of_the_time_and_the_bytes_of_their_stat
     found = [(part["share_of_time"], part["state_bytes"]) for part in topology["subtopologies"]]
     assert found == [(0.25, None), (0.75, 3_072)]
     text = page(shown, "/topology").text
-    assert "Sub-topology 0 25 % of the time of all tasks" in text
-    assert "Sub-topology 1 75 % of the time of all tasks, 3 KiB of state" in text
+    assert "Sub-topology 0 25 % of the time of all tasks, 0.3 records/s" in text
+    assert "Sub-topology 1 75 % of the time of all tasks, 0.7 records/s, 3 KiB of state" in text
+    assert fills(shown, "time") == {"Sub-topology: 0: 25 %": "0.10", "Sub-topology: 1: 75 %": "0.30"}
+    assert fills(shown, "state") == {"Sub-topology: 1: 3 KiB": "0.30"}
+    rates = {"Sub-topology: 0: 0.3/s": "0.15", "Sub-topology: 1: 0.7/s": "0.30"}
+    assert fills(shown, "records") == rates
 
 
 def fills(shown: Shown, measure: str) -> dict[str, str]:
@@ -173,7 +177,7 @@ def test_the_picture_is_coloured_by_what_was_measured(shown: Shown, monkeypatch:
     assert fills(shown, "lag") == {}
     shown.host.tasks().positions = {"0_0": (10, 50), "0_1": (10, 12)}
     shown.after(10)
-    assert fills(shown, "lag") == {"42": "0.60"}
+    assert fills(shown, "lag") == {"42": "0.60", "Sub-topology: 0: 42": "0.30"}
     assert " source lines KSTREAM-FLATMAPVALUES-0000000001 42 " in page(shown, "/topology").text
 
 
@@ -203,13 +207,48 @@ def test_each_commit_is_a_bar_of_its_phases(shown: Shown) -> None:
     assert " 8 1970-01-01 00:00:02.000 2,400 80 ms 60 ms 20 ms " in found.text
 
 
+def test_records_that_nodes_dropped_are_errors(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured = HostMeasurements(2, 30_000)
+    for task, records in (("0_0", 3), ("0_1", 1)):
+        dropped = Operation("dropped-records", task, "processor-node-id", "KSTREAM-SOURCE-0000000000")
+        measured.take(dropped, Measurement(records, 1.0, 1.0, 1.0), 1_000)
+    shown.host.figures = {"dropped": {"0_0": 3, "0_1": 1}}
+    monkeypatch.setattr(shown.host, "measured", lambda: measured.at(1_000))
+    shown.after(10)
+    assert fills(shown, "errors") == {"4": "0.60", "Sub-topology: 0: 4": "0.30"}
+    assert "Sub-topology 0 4 errors" in page(shown, "/topology").text
+
+
 def test_a_measure_is_chosen_by_a_link(shown: Shown) -> None:
-    assert {each["href"] for each in page(shown, "/topology").with_tag("a")} >= {"/topology?measure=lag"}
+    chosen = {f"/topology?measure={each}" for each in ("records", "time", "lag", "state", "errors", "age")}
+    assert {each["href"] for each in page(shown, "/topology").with_tag("a")} >= chosen
+    shown.host.tasks().positions = {"0_0": (10, 50)}
+    shown.after(10)
     found = page(shown, "/topology?measure=lag")
-    assert [each["src"] for each in found.with_tag("img")] == ["/topology.svg?topology=&measure=lag"]
-    assert page(shown, "/topology?measure=<b>").with_tag("img")[0]["src"] == "/topology.svg?topology="
+    assert "Sub-topology: 0: 40" in found.text
+    assert "The lag is that of the partitions that a source or a sub-topology reads." in found.text
+    assert "Sub-topology: 0: 40" not in page(shown, "/topology?measure=<b>").text
     refusal = shown.json("/topology.svg?measure=<b>", 400)["error"]
-    assert refusal == "Invalid value '<b>' for measure: expected one of lag, records, age."
+    assert refusal == "Invalid value '<b>' for measure: expected one of records, time, lag, state, errors, age."
+
+
+def test_a_click_in_the_picture_shows_a_node_or_folds_a_sub_topology(shown: Shown) -> None:
+    def picture(path: str) -> tuple[set[str], str]:
+        drawn = shown.client.get(path).text.partition("<figure")[2].partition("</svg>")[0]
+        return set(re.findall(r'<a href="([^"]*)"', drawn)), drawn
+
+    links, drawn = picture("/topology?measure=lag")
+    assert "/topology?node=KSTREAM-SOURCE-0000000000&amp;measure=lag" in links
+    assert {"/topology?measure=lag&amp;folded=0#measures", "/topology?measure=lag&amp;folded=1#measures"} <= links
+    assert "counts-out" in drawn
+    links, drawn = picture("/topology?folded=1")
+    assert {"/topology?folded=0%2C1#measures", "/topology#measures"} <= links
+    assert "KSTREAM-AGGREGATE" not in drawn
+    assert "4 nodes" in drawn
+    assert ">counts<" not in drawn  # the store is folded with its nodes
+    assert "counts-out" in drawn  # a topic is not
+    assert "4 nodes" in shown.client.get("/topology.svg?folded=1").text
+    assert picture("/topology?folded=<b>,7")[1].count("<rect") == picture("/topology")[1].count("<rect")
 
 
 def test_any_number_of_pages_measures_once_a_look(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,11 +139,34 @@ class TopologyDescription:
         """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
         return picture.mermaid(_graph(self._entries()))
 
-    def to_svg(self, figures: Mapping[str, picture.Figure] | None = None) -> str:
-        """Return the picture of the topology as an SVG document; notebooks display it automatically. figures: what was
-        measured of nodes, by their names, which gives them their colours; None for colours by kind."""
-        by_id = {f"node {name}": figure for name, figure in (figures or {}).items()}
-        return picture.svg(_graph(self._entries()), by_id)
+    def to_svg(
+        self,
+        figures: Mapping[str, picture.Figure] | None = None,
+        *,
+        part_figures: Mapping[int, picture.Figure] | None = None,
+        folded: Collection[int] = (),
+        node_address: Callable[[str], str] | None = None,
+        part_address: Callable[[int], str] | None = None,
+    ) -> str:
+        """Return the picture of the topology as an SVG document; notebooks display it automatically.
+
+        Args:
+            figures: what was measured of nodes, by their names, which gives them their colours; None for colours by
+                kind. part_figures: the same of sub-topologies and global stores, by their ids.
+            folded: the sub-topologies and global stores that are drawn as a single node.
+            node_address: returns where a click on a node leads, by its name; None for nowhere. part_address: the same
+                for the title of a sub-topology or global store, by its id.
+        """
+        entries = self._entries()
+        shown = {f"node {name}": figure for name, figure in (figures or {}).items()}
+        shown |= {_title(entry): each for entry in entries if (each := (part_figures or {}).get(entry.id))}
+        addresses: dict[str, str] = {}
+        if node_address is not None:
+            addresses |= {f"node {node.name}": node_address(node.name) for entry in entries for node in entry.nodes}
+        if part_address is not None:
+            addresses |= {_title(entry): part_address(entry.id) for entry in entries}
+        graph = _graph(entries).folded([_title(entry) for entry in entries if entry.id in folded])
+        return picture.svg(graph, shown, addresses)
 
     def forms(self, title: str | None = None, facts: Mapping[str, str] | None = None) -> notebook.Forms:
         """Return how an object with this topology shows itself in a notebook: with the picture and Kafka's text, below
@@ -242,12 +265,16 @@ def _graph(entries: Iterable[SubtopologyDescription | GlobalStoreDescription]) -
     nodes: dict[str, picture.Node] = {}
     edges: list[picture.Edge] = []
     for entry in entries:
-        kind = "Global store" if isinstance(entry, GlobalStoreDescription) else "Sub-topology"
-        group = f"{kind}: {entry.id}"
+        group = _title(entry)
         nodes |= {f"node {node.name}": picture.Node(node.name, _shape(node), group) for node in entry.nodes}
         for node in entry.nodes:
             _add_edges(node, group, nodes, edges)
     return picture.Graph(nodes, tuple(edges))
+
+
+def _title(entry: SubtopologyDescription | GlobalStoreDescription) -> str:
+    kind = "Global store" if isinstance(entry, GlobalStoreDescription) else "Sub-topology"
+    return f"{kind}: {entry.id}"
 
 
 def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Node], edges: list[picture.Edge]) -> None:

@@ -8,7 +8,7 @@ lead into it. Loose nodes (topics) stand below all that lead to them, else above
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -16,14 +16,17 @@ from types import MappingProxyType
 from typing import NamedTuple
 from xml.etree.ElementTree import Element, SubElement, tostring
 
+from penstock.errors import counted
 from penstock.notebook import xml_text
 
 _CHARACTER, _LINE, _PADDING, _GAP, _ROW = 7.0, 30.0, 12.0, 24.0, 72.0
 """Pixels: width of a character, height of a box, space inside and between boxes, from row to row."""
 
 
-_PLAIN, _STRONG = "#f6f7f8", "#e8590c"
-"""Colours of nodes where figures are shown: of those without, and of the largest."""
+_PLAIN, _STRONG, _FIGURE = "#f6f7f8", "#e8590c", "#9a3412"
+"""Colours where figures are shown: of nodes without one, of the largest, and of its text."""
+_NODE_OPACITY, _GROUP_OPACITY = 0.6, 0.3
+"""How strong the largest figure colours a node, and a group, on which its nodes are drawn."""
 
 
 class Shape(Enum):
@@ -61,7 +64,7 @@ class Edge:
 
 
 class Figure(NamedTuple):
-    """What was measured of a node, as text, and its share of the largest one of the picture, from 0 to 1."""
+    """What was measured of a node or a group, as text, and its share of the largest one of the picture, from 0 to 1."""
 
     text: str
     share: float
@@ -91,6 +94,20 @@ class Graph:
             if node.group is not None:
                 groups.setdefault(node.group, []).append(id)
         return groups
+
+    def folded(self, titles: Collection[str]) -> Graph:
+        """Return the graph with a single node in each group of `titles`, which has the title as its id."""
+        inside = {title: ids for title, ids in self.groups().items() if title in titles}
+        places = {id: title for title, ids in inside.items() for id in ids}
+        nodes: dict[str, Node] = {}
+        for id, node in self.nodes.items():
+            if (title := places.setdefault(id, id)) == id:
+                nodes[id] = node
+            elif title not in nodes:
+                number = sum(self.nodes[each].shape is not Shape.STORE for each in inside[title])
+                nodes[title] = Node(counted(number, "node"), Shape.PROCESSOR, title)
+        edges = (Edge(places[edge.start], places[edge.end], edge.dashed) for edge in self.edges)
+        return Graph(nodes, tuple(dict.fromkeys(edge for edge in edges if edge.start != edge.end)))
 
 
 # ---------------------------------------- mermaid
@@ -236,9 +253,13 @@ def _width(node: Node) -> float:
 # ---------------------------------------- SVG
 
 
-def svg(graph: Graph, figures: Mapping[str, Figure] = MappingProxyType({})) -> str:
-    """Return the drawing of `graph` as an SVG document. figures: of nodes, by their ids; without any, the colour of a
-    node is that of its shape."""
+def svg(
+    graph: Graph,
+    figures: Mapping[str, Figure] = MappingProxyType({}),
+    addresses: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """Return the drawing of `graph` as an SVG document. figures: of nodes by their ids, and of groups by their titles;
+    without any, the colour of a node is that of its shape. addresses: where a click on them leads."""
     boxes = _layout(graph)
     width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
     height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
@@ -248,15 +269,20 @@ def svg(graph: Graph, figures: Mapping[str, Figure] = MappingProxyType({})) -> s
     )
     marker = SubElement(SubElement(root, "defs"), "marker", _ARROW)
     SubElement(marker, "path", {"d": "M0 0 L10 5 L0 10 z", "fill": "#555"})
+
+    def linked(id: str) -> Element:
+        return SubElement(root, "a", {"href": addresses[id]}) if id in addresses else root
+
     for title, ids in graph.groups().items():
-        _draw_group(root, title, [boxes[id] for id in ids])
+        _draw_group(root, linked, title, [boxes[id] for id in ids], figures.get(title))
     for edge in graph.edges:
         _draw_edge(root, boxes[edge.start], boxes[edge.end], edge.dashed)
     for id, node in graph.nodes.items():
-        _draw_box(root, node, boxes[id], _PLAIN if figures else node.shape.colour)
-        if id in figures:
-            _draw_figure(root, figures[id], node, boxes[id])
-        _text(root, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
+        drawn = linked(id)
+        _draw_box(drawn, node, boxes[id], _PLAIN if figures else node.shape.colour)
+        if id in figures and id != node.group:  # the figure of a folded group is beside its title
+            _draw_figure(drawn, figures[id], node, boxes[id])
+        _text(drawn, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
     return tostring(root, encoding="unicode") + "\n"
 
 
@@ -271,11 +297,17 @@ _ARROW = {
 }
 
 
-def _draw_group(root: Element, title: str, boxes: list[_Box]) -> None:
+def _draw_group(
+    root: Element, linked: Callable[[str], Element], title: str, boxes: list[_Box], figure: Figure | None
+) -> None:
     left, top = min(box.x for box in boxes) - _PADDING, min(box.y for box in boxes) - 1.5 * _PADDING
     right, bottom = max(box.x + box.width for box in boxes) + _PADDING, max(box.y for box in boxes) + _LINE + _PADDING
     _rectangle(root, left, top, right - left, bottom - top, {"fill": "#fafafa", "stroke": "#bbb", "rx": "6"})
-    _text(root, left + 6, top + 12, title, {"fill": "#777"})
+    if figure is not None:
+        style = {"fill": _STRONG, "fill-opacity": f"{_GROUP_OPACITY * figure.share:.2f}", "rx": "6"}
+        _rectangle(root, left, top, right - left, bottom - top, style)
+    shown = title if figure is None else f"{title}: {figure.text}"
+    _text(linked(title), left + 6, top + 12, shown, {"fill": "#777" if figure is None else _FIGURE})
 
 
 def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
@@ -293,9 +325,9 @@ def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
 
 def _draw_figure(root: Element, figure: Figure, node: Node, box: _Box) -> None:
     """Draw a figure above the corner of a node, and colour the node by its share of the largest one."""
-    style = {"fill": _STRONG, "fill-opacity": f"{0.6 * figure.share:.2f}", "rx": str(node.shape.radius)}
+    style = {"fill": _STRONG, "fill-opacity": f"{_NODE_OPACITY * figure.share:.2f}", "rx": str(node.shape.radius)}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
-    _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", "fill": "#9a3412"})
+    _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", "fill": _FIGURE})
 
 
 def _draw_box(root: Element, node: Node, box: _Box, colour: str) -> None:

@@ -3,61 +3,32 @@ they end with `_at_ms`. Nothing here asks a broker, but what the observer saw is
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import orjson
 
 import penstock
-from penstock.application.running_topology import RunningTopology
 from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsStoppedError, UnknownTopologyError, UnsupportedOperationError
+from penstock.errors import StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.api import State
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import DROPPED_RECORDS, NODE_ID, OUTPUT_AGE, STATE_SIZE, STREAM_TIME
+from penstock.metrics.host_metrics import OUTPUT_AGE, STREAM_TIME
 from penstock.notebook import xml_text
-from penstock.plan.describe import (
-    GlobalStoreDescription,
-    NodeDescription,
-    ProcessorDescription,
-    SinkDescription,
-    SourceDescription,
-    SubtopologyDescription,
-    TopologyDescription,
-)
-from penstock.plan.internal_topics import full_name
-from penstock.plan.subtopology import TaskId
 from penstock.transfers.redrive import RedriveOptions, plan_redrive
 from penstock.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
-
-Answer = dict[str, Any]
-"""What JSON has as an object."""
+from penstock.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
 """A look that is older says nothing about now: a broker does not answer, or the machine stood still."""
-MEASURES: Final = {"lag": "lag", "records": "process-rate", "age": "record-e2e-latency-max"}
-"""What nodes can be coloured by, and the figure: the lag of sources, records a second, the age of records (ms)."""
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of JSON of entries in one answer, but for the last one."""
-_TASK_ID: Final = "task-id"
-_PROCESS_LATENCY: Final = "process-latency-avg"
-_PROCESS_RATE: Final = "process-rate"
-_SIZES: Final = (STATE_SIZE, "total-sst-files-size")
-_OF_TASKS: Final = (_PROCESS_LATENCY, _PROCESS_RATE, *_SIZES)
-_DROPPED: Final = f"{DROPPED_RECORDS}-total"
-_REASONS: Final = {
-    "source": "not readable, or without a valid timestamp",
-    "processor": "without a key, too late, or refused by a handler",
-    "sink": "not writable, or without a partition",
-    "store": "too late for what the store retains",
-}
-"""Why nodes and stores drop records, by their kinds."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +39,11 @@ class Answers:
     observer: Observer
     config: StreamsConfig
     find_changes: Callable[[], Sequence[str]] | None = None
+
+    @cached_property
+    def topologies(self) -> Topologies:
+        """The topologies, their sub-topologies and nodes."""
+        return Topologies(self.observer, self.config)
 
     # ---------------------------------------- what it does
 
@@ -95,7 +71,7 @@ class Answers:
             "records_dropped": sum(
                 sum(look.statistics_of(name).get("dropped", {}).values()) for name in application.running_topologies()
             ),
-            "dropped": self.dropped(),
+            "dropped": self.topologies.dropped(),
             "lag": look.lag,
             "lag_per_second": rates.lag,
             "behind_ms": behind_ms(look.lag, rates.processed),
@@ -154,31 +130,12 @@ class Answers:
             for task in seen.tasks or ()
         }
         found = {
-            (topology, name.tags[_TASK_ID]): int(metric.metric_value)
+            (topology, name.tags[TASK_ID]): int(metric.metric_value)
             for topology, metrics in self.observer.metrics().items()
             for name, metric in metrics.items()
             if name.name == STREAM_TIME
         }
         return {task: time for task, time in found.items() if not here or task in here}
-
-    def dropped(self) -> list[Answer]:
-        """Return which nodes and stores have dropped records since the start, how many, and why such ones do."""
-        kinds = {
-            (topology["name"], node["name"]): node["kind"]
-            for topology in self.topologies()["topologies"]
-            for part in (*topology["subtopologies"], *topology["global_stores"])
-            for node in part["nodes"]
-        }
-        return [
-            {
-                "topology": topology,
-                "name": place,
-                "records": int(figures[_DROPPED]),
-                "reason": _REASONS[kinds.get((topology, place), "store")],
-            }
-            for (topology, place), figures in sorted(self.nodes().items())
-            if _DROPPED in figures
-        ]
 
     def errors(self) -> Answer:
         """Return the errors that have stopped all tasks: their number since the start, and the last ones, the newest
@@ -225,78 +182,6 @@ class Answers:
         }
 
     # ---------------------------------------- its topologies
-
-    def topology_named(self, name: str | None) -> tuple[str, RunningTopology]:
-        """Return a topology with its name; None for the first one. Raises UnknownTopologyError."""
-        topologies = self.observer.application.running_topologies()
-        if name is None and topologies:
-            name = next(iter(topologies))
-        if name is None or name not in topologies:
-            raise UnknownTopologyError(
-                f"This application has no topology {name!r}; it has: {', '.join(map(repr, topologies)) or 'none'}."
-            )
-        return name, topologies[name]
-
-    def topologies(self) -> Answer:
-        """Return the topologies, their sub-topologies and nodes."""
-        return {
-            "topologies": [
-                {"name": name, **self._described(topology.describe(), self._of_subtopologies(name))}
-                for name, topology in self.observer.application.running_topologies().items()
-            ]
-        }
-
-    def _of_subtopologies(self, topology: str) -> Mapping[int, Answer]:
-        """Return which share (0 to 1) of the time of all tasks each sub-topology takes, and the bytes of its state in
-        local databases, over all tasks; None where that was not measured."""
-        tasks: dict[str, dict[str, float]] = {}
-        for name, metric in self.observer.metrics().get(topology, {}).items():
-            if name.name in _OF_TASKS and _TASK_ID in name.tags and NODE_ID not in name.tags:
-                for value in _numbers([metric]):
-                    tasks.setdefault(name.tags[_TASK_ID], {})[name.name] = value
-        spent: dict[int, float] = {}
-        sizes: dict[int, int] = {}
-        for task, figures in tasks.items():
-            id = TaskId.parse(task).subtopology
-            if _PROCESS_LATENCY in figures:
-                spent[id] = spent.get(id, 0.0) + figures[_PROCESS_LATENCY] * figures.get(_PROCESS_RATE, 0.0)
-            for size in (figures[name] for name in _SIZES if name in figures):
-                sizes[id] = sizes.get(id, 0) + int(size)
-        total = sum(spent.values())
-        return {
-            id: {"share_of_time": spent[id] / total if total and id in spent else None, "state_bytes": sizes.get(id)}
-            for id in {*spent, *sizes}
-        }
-
-    def _described(self, description: TopologyDescription, measured: Mapping[int, Answer]) -> Answer:
-        """Return a description of a topology as plain data."""
-        parts: Mapping[str, Sequence[SubtopologyDescription | GlobalStoreDescription]] = {
-            "subtopologies": description.subtopologies,
-            "global_stores": description.global_stores,
-        }
-        return {
-            kind: [
-                {
-                    "id": part.id,
-                    **measured.get(part.id, {"share_of_time": None, "state_bytes": None}),
-                    "nodes": [self._node(node, description) for node in part.nodes],
-                }
-                for part in found
-            ]
-            for kind, found in parts.items()
-        }
-
-    def _node(self, node: NodeDescription, description: TopologyDescription) -> Answer:
-        serdes = description.serdes.get(node.name)
-        shown = (
-            None if serdes is None else {"key": self._serde("key", serdes[0]), "value": self._serde("value", serdes[1])}
-        )
-        return {**_described_node(node), "line": description.lines.get(node.name), "serdes": shown}
-
-    def _serde(self, part: str, name: str | None) -> str:
-        """Return the name of a serde, of None that of the configuration for keys or values."""
-        default = self.config[f"default.{part}.serde"]
-        return name or ("none" if default is None else f"{type(default).__name__} (default.{part}.serde)")
 
     def tasks(self) -> Answer:
         """Return the tasks of this program, with what they processed, and the partitions that they read."""
@@ -363,56 +248,12 @@ class Answers:
         """Return the stores of the topologies: their kinds, and the processors that use them."""
         found: list[Answer] = []
         for name, topology in self.observer.application.running_topologies().items():
-            users = _users(topology.describe())
+            users = store_users(topology.describe())
             for store, builder in sorted(topology.state_stores().items()):
                 found.append(
                     {"topology": name, "store": store, "kind": builder.kind, "processors": users.get(store, [])}
                 )
         return {"stores": found}
-
-    def nodes(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
-        """Return what was measured of nodes over all tasks, by topology and node: totals and rates added up, the
-        largest of the others."""
-        found: dict[tuple[str, str], dict[str, float]] = {}
-        for topology, metrics in self.observer.metrics().items():
-            for name, metric in metrics.items():
-                node = dict(name.tags).get(NODE_ID)
-                for value in _numbers([metric]) if node is not None else ():
-                    figures = found.setdefault((topology, str(node)), {})
-                    before = figures.get(name.name, 0.0)
-                    adds = name.name.endswith(("-total", "-rate"))
-                    figures[name.name] = before + value if adds else max(before, value)
-        return found
-
-    def measured(self, topology: str, measure: str) -> Mapping[str, float]:
-        """Return what was measured of the nodes of a topology, by their names: one of MEASURES."""
-        if measure == "lag":
-            return self._lags(topology)
-        wanted = MEASURES[measure]
-        nodes = self.nodes()
-        return {node: each[wanted] for (name, node), each in nodes.items() if name == topology and wanted in each}
-
-    def _lags(self, topology: str) -> Mapping[str, int]:
-        """Return how far each source is behind in its topics; those without tasks here are left out."""
-        seen = self.observer.newest.topologies.get(topology)
-        lags: dict[str, int] = {}
-        for task in (seen.tasks if seen is not None else None) or ():
-            for partition in task.topic_partitions:
-                lags[partition.topic] = lags.get(partition.topic, 0) + task.lag_of(partition)
-        found: dict[str, int] = {}
-        for part in self.topology_named(topology)[1].describe().subtopologies:
-            for node in part.nodes:
-                if isinstance(node, SourceDescription) and (topics := self._topics_of(node, topology, lags)):
-                    found[node.name] = sum(lags[topic] for topic in topics)
-        return found
-
-    def _topics_of(self, source: SourceDescription, topology: str, known: Iterable[str]) -> list[str]:
-        """Return those of the known topics that a source reads."""
-        if source.topic_pattern is not None:
-            return [topic for topic in known if re.fullmatch(source.topic_pattern, topic)]
-        id = self.config.required("application.id") + (f"-{topology}" if topology else "")
-        own = {name for topic in source.topics for name in (topic, full_name(id, topic))}
-        return [topic for topic in known if topic in own]
 
     def metrics(self) -> Mapping[MetricName, Metric]:
         """Return the metrics of all topologies as they are now, by their names."""
@@ -431,7 +272,7 @@ class Answers:
             StreamsStoppedError: the application neither runs nor rebalances.
             StreamsError: see `StoreEntries.of`.
         """
-        name, running = self.topology_named(topology)
+        name, running = self.topologies.named(topology)
         state = running.state()
         if state not in (State.RUNNING, State.REBALANCING):
             raise StreamsStoppedError(f"The stores cannot be read: the state is {state.value}.")
@@ -500,35 +341,3 @@ def _readable(value: Any) -> Any:
         return orjson.loads(orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS))
     except TypeError:
         return xml_text(repr(value))
-
-
-def _described_node(node: NodeDescription) -> Answer:
-    match node:
-        case SourceDescription():
-            own: Answer = {"kind": "source", "topics": list(node.topics), "topic_pattern": node.topic_pattern}
-            return {"name": node.name, **own, "successors": list(node.successors)}
-        case ProcessorDescription():
-            ends = {"predecessors": list(node.predecessors), "successors": list(node.successors)}
-            return {"name": node.name, "kind": "processor", "stores": list(node.stores), **ends}
-        case SinkDescription():
-            return {"name": node.name, "kind": "sink", "topic": node.target, "predecessors": list(node.predecessors)}
-
-
-def _users(description: TopologyDescription) -> Mapping[str, list[str]]:
-    """Return the processors that use each store."""
-    users: dict[str, list[str]] = {}
-    parts: tuple[SubtopologyDescription | GlobalStoreDescription, ...] = (
-        *description.subtopologies,
-        *description.global_stores,
-    )
-    for part in parts:
-        for node in part.nodes:
-            for store in node.stores if isinstance(node, ProcessorDescription) else ():
-                users.setdefault(store, []).append(node.name)
-    return users
-
-
-def _numbers(metrics: Iterable[Metric]) -> list[float]:
-    """Return the values of metrics that have one: a metric without records has none."""
-    found = (metric.metric_value for metric in metrics)
-    return [float(value) for value in found if not isinstance(value, str) and value == value]

@@ -25,6 +25,11 @@ def rate(value: float | None) -> str:
     return NONE if value is None else f"{number(value)}/s"
 
 
+def percent(share: float) -> str:
+    """Return a share from 0 to 1."""
+    return f"{100 * share:.0f} %"
+
+
 def size(number_of_bytes: float) -> str:
     """Return a number of bytes in its largest unit."""
     for unit in ("bytes", "KiB", "MiB"):

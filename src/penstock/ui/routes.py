@@ -98,7 +98,7 @@ class _Routes:
             *(changes if answers.find_changes is not None else ()),
             *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
             Route("/api/v1/overview", self._json(lambda request: answers.overview())),
-            Route("/api/v1/topology", self._json(lambda request: answers.topologies())),
+            Route("/api/v1/topology", self._json(lambda request: {"topologies": answers.topologies.all()})),
             Route("/api/v1/tasks", self._json(lambda request: answers.tasks())),
             Route("/api/v1/commits", self._json(lambda request: answers.commits())),
             Route("/api/v1/stores", self._json(lambda request: answers.stores())),
@@ -108,7 +108,7 @@ class _Routes:
             Route("/health/live", self._health(lambda request: answers.is_live())),
             Route("/health/ready", self._health(self._is_ready)),
             Route("/metrics", self._metrics),
-            Route("/topology.json", self._json(lambda request: answers.topologies())),
+            Route("/topology.json", self._json(lambda request: {"topologies": answers.topologies.all()})),
             Route("/topology.svg", self._text("image/svg+xml", lambda parameters: picture(answers, parameters))),
             Route("/topology.mmd", self._text("text/plain", self._flowchart)),
         ]
@@ -185,7 +185,7 @@ class _Routes:
         return endpoint
 
     def _flowchart(self, parameters: Parameters) -> str:
-        _, topology = self._answers.topology_named(parameters.get("topology"))
+        _, topology = self._answers.topologies.named(parameters.get("topology"))
         return topology.describe().to_mermaid()
 
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Final
 
 from penstock.notebook import time_text
-from penstock.ui.answers import Answer, Answers
+from penstock.ui.answers import Answers
 from penstock.ui.formatting import duration, number
 from penstock.ui.markup import Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import heading
+from penstock.ui.topologies import Answer
 
 _BARS_HEIGHT: Final = 160
 _BAR_WIDTH: Final = 12

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
-from penstock.ui.answers import Answer, Answers, redrive_command
+from penstock.ui.answers import Answers, redrive_command
 from penstock.ui.formatting import LONGEST, number
 from penstock.ui.markup import Content, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.parameters import Parameters
+from penstock.ui.topologies import Answer
 
 
 def page(answers: Answers) -> Page:

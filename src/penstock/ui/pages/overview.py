@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from penstock.notebook import time_text
-from penstock.ui.answers import Answer, Answers
+from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, rate
 from penstock.ui.markup import Markup, element, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, of_topology, state_line
+from penstock.ui.topologies import Answer
 
 
 def page(answers: Answers) -> Page:

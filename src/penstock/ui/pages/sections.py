@@ -5,10 +5,10 @@ from __future__ import annotations
 from urllib.parse import urlencode
 
 from penstock.notebook import time_text
-from penstock.ui.answers import Answer
 from penstock.ui.formatting import NONE, duration, number
 from penstock.ui.markup import Markup, element, joined, table
 from penstock.ui.observer import KEPT_MS
+from penstock.ui.topologies import Answer
 
 
 def heading(topology: str) -> list[Markup]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from penstock.notebook import time_text
-from penstock.ui.answers import Answer, Answers
+from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, number
 from penstock.ui.markup import element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import of_topology
+from penstock.ui.topologies import Answer
 
 _TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#")
 _PARTITION_COLUMNS: Final = ("Task", "Topic", "Partition#", "Committed#", "End#", "Lag#")

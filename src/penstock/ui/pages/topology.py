@@ -2,142 +2,250 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
+from penstock.errors import counted
 from penstock.plan.picture import Figure
-from penstock.ui.answers import MEASURES, Answer, Answers
-from penstock.ui.formatting import NONE, duration, number, size
+from penstock.ui.answers import Answers
+from penstock.ui.formatting import NONE, duration, number, percent, rate, size
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import heading, store_query
 from penstock.ui.parameters import Parameters, WrongParameterError
+from penstock.ui.topologies import Answer
 
-_MEASURES: Final = {"": "kind", "lag": "lag", "records": "records/s", "age": "age of records"}
-"""What the picture can be coloured by, as people say it."""
+K = TypeVar("K")
+
+
+class Measure(NamedTuple):
+    """What the picture can be coloured by. title: as people say it. field: of nodes and sub-topologies in the JSON.
+    show: writes a figure. of: what it is measured of."""
+
+    title: str
+    field: str
+    show: Callable[[float], str]
+    of: str
+
+
+_MEASURES: Final = {
+    "records": Measure(
+        "records/s",
+        "records_per_second",
+        rate,
+        "Records a second are measured of each sub-topology, and with metrics.recording.level=DEBUG of each node.",
+    ),
+    "time": Measure(
+        "share of time",
+        "share_of_time",
+        percent,
+        "The share of the time of all tasks is measured of each sub-topology. It is not measured of nodes, because "
+        "that would cost time for each record.",
+    ),
+    "lag": Measure("lag", "lag", number, "The lag is that of the partitions that a source or a sub-topology reads."),
+    "state": Measure(
+        "bytes of state",
+        "state_bytes",
+        size,
+        "Bytes of state are measured of each sub-topology: the stores of a task share a local database.",
+    ),
+    "errors": Measure(
+        "errors",
+        "errors",
+        number,
+        "Errors are the records that a node or store dropped, or that a handler skipped, since the start. The page on "
+        "errors shows those that stopped all tasks.",
+    ),
+    "age": Measure(
+        "age of records", "age_ms", duration, "The age is the largest one of a record, measured of sources and sinks."
+    ),
+}
 
 
 _NODE_COLUMNS: Final = (
     *("Node", "Kind", "Topics and stores", "Next nodes"),
-    *("Lag#", "Records#", "Records/s#", "Oldest#"),
+    *("Lag#", "Records#", "Records/s#", "Errors#", "Oldest#"),
 )
+
+
+class _View(NamedTuple):
+    """How a reader looks at the topologies. measure: the name of one, empty for colours by kind. folded: the
+    sub-topologies that are drawn as one node, as `_part_id` writes them."""
+
+    measure: str
+    folded: frozenset[str]
+
+    @staticmethod
+    def of(parameters: Parameters) -> _View:
+        measure = parameters.get("measure", "")
+        folded = frozenset(filter(None, parameters.get("folded", "").split(",")))
+        return _View(measure if measure in _MEASURES else "", folded)
+
+    def address(self, path: str = "/topology", **others: str) -> str:
+        """Return an address with what else it says, after which the reader looks the same way."""
+        query = {**others, "measure": self.measure, "folded": ",".join(sorted(self.folded))}
+        given = {name: value for name, value in query.items() if value}
+        return f"{path}?{urlencode(given)}" if given else path
+
+
+def _part_id(topology: str, part: int) -> str:
+    return f"{topology}:{part}" if topology else str(part)
 
 
 def page(answers: Answers) -> Page:
     """Return the page."""
-    return Page(
-        "/topology",
-        "Topology",
-        lambda parameters: _nodes(answers, parameters),
-        lambda parameters: _pictures(answers, parameters),
-    )
+    return Page("/topology", "Topology", lambda parameters: _sections(answers, parameters))
 
 
-def _nodes(answers: Answers, parameters: Parameters) -> Sections:
-    measured = answers.nodes()
-    sections: Sections = {"node": _chosen_node(answers, parameters, measured)} if "node" in parameters else {}
-    for place, topology in enumerate(answers.topologies()["topologies"]):
-        lags = answers.measured(topology["name"], "lag")
-        parts = [
-            element(
-                "details",
-                element("summary", f"{kind} {part['id']}", *_of_part(part)),
-                table(
-                    f"Nodes of {kind.lower()} {part['id']}",
-                    _NODE_COLUMNS,
-                    [
-                        _node(
-                            topology["name"],
-                            node,
-                            measured.get((topology["name"], node["name"]), {}),
-                            lags.get(node["name"]),
-                        )
-                        for node in part["nodes"]
-                    ],
-                    "It has no nodes.",
-                ),
-                open=True,
-            )
+def _sections(answers: Answers, parameters: Parameters) -> Sections:
+    view, topologies = _View.of(parameters), answers.topologies.all()
+    sections: Sections = {}
+    if "node" in parameters:
+        sections["node"] = _chosen_node(answers, parameters, topologies, view)
+    sections["measures"] = _measures(view, topologies)
+    for place, topology in enumerate(topologies):
+        named = heading(topology["name"])
+        sections[f"picture-{place}"] = joined([*named, _figure(answers, topology, view)])
+        sections[f"nodes-{place}"] = joined(
+            _nodes(topology["name"], part, kind, view)
             for kind, key in (("Sub-topology", "subtopologies"), ("Global store", "global_stores"))
             for part in topology[key]
-        ]
-        sections[f"nodes-{place}"] = joined([*heading(topology["name"]), *parts])
+        )
     sections["hint"] = element(
         "p",
-        "Oldest is the largest age of a record behind a sink. Records of each node are counted with "
+        "Oldest is the largest age of a record that the node has processed. Records of each node are counted with "
         "metrics.recording.level=DEBUG.",
         class_="empty",
     )
     return sections
 
 
-def _chosen_node(
-    answers: Answers, parameters: Parameters, measured: Mapping[tuple[str, str], Mapping[str, float]]
-) -> Markup:
-    """Return all that is known of the node that the parameters name. measured: of all nodes."""
-    chosen, of = parameters["node"], parameters.get("topology", "")
-    kinds = {store["store"]: store["kind"] for store in answers.stores()["stores"] if store["topology"] == of}
-    for topology in answers.topologies()["topologies"]:
-        for part in (*topology["subtopologies"], *topology["global_stores"]):
-            for node in part["nodes"]:
-                if (topology["name"], node["name"]) == (of, chosen):
-                    return _details(node, of, kinds, measured.get((of, chosen), {}))
-    return element("p", f"This topology has no node {chosen}.", class_="problem", role="alert")
-
-
-def _pictures(answers: Answers, parameters: Parameters) -> Sections:
-    chosen = parameters.get("measure", "")
-    sections: Sections = {"measures": _measures(chosen)}
-    for place, topology in enumerate(answers.topologies()["topologies"]):
-        name = topology["name"]
-        query = f"?{urlencode({'topology': name, **({'measure': chosen} if chosen in MEASURES else {})})}"
-        image = element("img", src=f"/topology.svg{query}", alt=f"Picture of the topology {name}".strip())
-        forms = joined(
-            [
-                element("a", "Mermaid", href=f"/topology.mmd{query}"),
-                " · ",
-                element("a", "JSON", href="/topology.json"),
-            ]
+def _measures(view: _View, topologies: Sequence[Answer]) -> Markup:
+    """Return the links that colour the pictures and fold their sub-topologies, and what the colours mean."""
+    titles = {"": "kind", **{name: measure.title for name, measure in _MEASURES.items()}}
+    colours = [
+        element(
+            "a",
+            title,
+            href=view._replace(measure=name).address(),
+            aria_current="true" if name == view.measure else None,
         )
-        link = element("a", image, href=f"/topology.svg{query}")
-        sections[f"picture-{place}"] = element("figure", link, element("figcaption", forms))
-    return sections
+        for name, title in titles.items()
+    ]
+    every = frozenset(_part_id(each["name"], part["id"]) for each in topologies for part in _parts(each))
+    folds = [
+        element("a", title, href=view._replace(folded=folded).address())
+        for title, folded in (("fold all sub-topologies", every), ("unfold all", frozenset[str]()))
+        if folded != view.folded
+    ]
+    lines = [
+        element("p", "Colours of the picture: ", *_spaced(colours)),
+        element("p", "A click on the name of a sub-topology folds it: ", *_spaced(folds)),
+    ]
+    if view.measure:
+        lines.append(element("p", _MEASURES[view.measure].of, class_="empty"))
+    return joined(lines)
 
 
-def picture(answers: Answers, parameters: Parameters) -> str:
-    """Return the picture of a topology, coloured by what the parameter `measure` names; raises UnknownTopologyError
-    and WrongParameterError."""
-    name, topology = answers.topology_named(parameters.get("topology"))
-    measure = parameters.get("measure")
-    if not measure:
-        return topology.describe().to_svg()
-    if measure not in MEASURES:
-        raise WrongParameterError(f"Invalid value {measure!r:.100} for measure: expected one of {', '.join(MEASURES)}.")
-    values = answers.measured(name, measure)
-    largest = max(values.values(), default=0) or 1
-    show = duration if measure == "age" else number
-    return topology.describe().to_svg(
-        {node: Figure(show(value), max(0.0, value / largest)) for node, value in values.items()}
+def _spaced(parts: Sequence[Markup]) -> list[Content]:
+    return [each for part in parts for each in (part, " ")]
+
+
+def _parts(topology: Answer) -> list[Answer]:
+    return [*topology["subtopologies"], *topology["global_stores"]]
+
+
+def _figure(answers: Answers, topology: Answer, view: _View) -> Markup:
+    """Return the picture of a topology, in which a click on a node shows it, and on a sub-topology folds it."""
+    name = topology["name"]
+
+    def node_address(node: str) -> str:
+        return view.address(topology=name, node=node)
+
+    def part_address(part: int) -> str:
+        return view._replace(folded=view.folded ^ {_part_id(name, part)}).address() + "#measures"
+
+    forms = [
+        element("a", "SVG", href=view.address("/topology.svg", topology=name)),
+        " · ",
+        element("a", "Mermaid", href="/topology.mmd" + (f"?{urlencode({'topology': name})}" if name else "")),
+        " · ",
+        element("a", "JSON", href="/topology.json"),
+    ]
+    drawn = Markup(_drawn(answers, topology, view, node_address, part_address))
+    label = f"Picture of the topology {name}".strip()
+    return element("figure", drawn, element("figcaption", *forms), aria_label=label, tabindex="0")
+
+
+def _drawn(
+    answers: Answers,
+    topology: Answer,
+    view: _View,
+    node_address: Callable[[str], str] | None = None,
+    part_address: Callable[[int], str] | None = None,
+) -> str:
+    """Return the picture of a topology as SVG, coloured by the measure of `view`, whose figures `topology` has."""
+    parts = _parts(topology)
+    return (
+        answers.topologies.named(topology["name"])[1]
+        .describe()
+        .to_svg(
+            _coloured({node["name"]: node for part in parts for node in part["nodes"]}, view.measure),
+            part_figures=_coloured({part["id"]: part for part in parts}, view.measure),
+            folded=[part["id"] for part in parts if _part_id(topology["name"], part["id"]) in view.folded],
+            node_address=node_address,
+            part_address=part_address,
+        )
     )
 
 
-def _measures(chosen: str) -> Markup:
-    """Return the links that colour the picture."""
-    links = [
-        element(
-            "a",
-            text,
-            href="/topology" + (f"?measure={name}" if name else ""),
-            aria_current="true" if name == chosen else None,
+def _coloured(answers: Mapping[K, Answer], name: str) -> dict[K, Figure]:
+    """Return the figures of nodes or sub-topologies by the measure with a name; none for colours by kind."""
+    if not name:
+        return {}
+    measure = _MEASURES[name]
+    values = {key: each[measure.field] for key, each in answers.items() if each.get(measure.field) is not None}
+    largest = max(values.values(), default=0) or 1
+    return {key: Figure(measure.show(value), max(0.0, value / largest)) for key, value in values.items()}
+
+
+def picture(answers: Answers, parameters: Parameters) -> str:
+    """Return the picture of a topology, coloured by what the parameter `measure` names, with the sub-topologies that
+    `folded` lists as one node each; raises UnknownTopologyError and WrongParameterError."""
+    name, _ = answers.topologies.named(parameters.get("topology"))
+    measure = parameters.get("measure")
+    if measure and measure not in _MEASURES:
+        raise WrongParameterError(
+            f"Invalid value {measure!r:.100} for measure: expected one of {', '.join(_MEASURES)}."
         )
-        for name, text in _MEASURES.items()
-    ]
-    return element("p", "Colours of the picture: ", joined(part for link in links for part in (link, " ")))
+    return _drawn(answers, answers.topologies.one(name), _View.of(parameters))
 
 
-def _node(topology: str, node: Answer, measured: Mapping[str, float], lag: float | None) -> list[Content]:
+def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[Answer], view: _View) -> Markup:
+    """Return all that is known of the node that the parameters name."""
+    chosen, of = parameters["node"], parameters.get("topology", "")
+    for topology in topologies:
+        for node in (node for part in _parts(topology) for node in part["nodes"]):
+            if (topology["name"], node["name"]) == (of, chosen):
+                kinds = {each["store"]: each["kind"] for each in answers.stores()["stores"] if each["topology"] == of}
+                return _details(node, of, kinds, answers.topologies.nodes().get((of, chosen), {}), view)
+    return element("p", f"This topology has no node {chosen}.", class_="problem", role="alert")
+
+
+def _nodes(topology: str, part: Answer, kind: str, view: _View) -> Markup:
+    """Return the nodes of a sub-topology, which can be folded."""
+    rows = [_node(topology, node, view) for node in part["nodes"]]
+    return element(
+        "details",
+        element("summary", f"{kind} {part['id']}", *_of_part(part)),
+        table(f"Nodes of {kind.lower()} {part['id']}", _NODE_COLUMNS, rows, "It has no nodes."),
+        open=True,
+    )
+
+
+def _node(topology: str, node: Answer, view: _View) -> list[Content]:
     match node["kind"]:
         case "source":
             uses = ", ".join(node["topics"]) if node["topic_pattern"] is None else node["topic_pattern"]
@@ -145,16 +253,16 @@ def _node(topology: str, node: Answer, measured: Mapping[str, float], lag: float
             uses = node["topic"]
         case _:
             uses = ", ".join(node["stores"])
-    age = measured.get("record-e2e-latency-max")
     return [
-        joined([_node_link(topology, node["name"]), *_line(node["line"])]),
+        joined([_node_link(topology, node["name"], view), *_line(node["line"])]),
         node["kind"],
         uses,
         ", ".join(node.get("successors", ())),
-        number(lag),
-        number(measured.get("process-total")),
-        number(measured.get("process-rate")),
-        NONE if age is None else duration(age),
+        number(node["lag"]),
+        number(node["records"]),
+        number(node["records_per_second"]),
+        number(node["errors"]),
+        NONE if node["age_ms"] is None else duration(node["age_ms"]),
     ]
 
 
@@ -162,18 +270,25 @@ def _of_part(part: Answer) -> list[Markup]:
     """Return what was measured of a sub-topology."""
     found = []
     if part["share_of_time"] is not None:
-        found.append(f"{100 * part['share_of_time']:.0f} % of the time of all tasks")
+        found.append(f"{percent(part['share_of_time'])} of the time of all tasks")
+    if part["records_per_second"] is not None:
+        found.append(f"{number(part['records_per_second'])} records/s")
+    if part["lag"] is not None:
+        found.append(f"lag {number(part['lag'])}")
     if part["state_bytes"] is not None:
         found.append(f"{size(part['state_bytes'])} of state")
+    if part["errors"]:
+        found.append(counted(int(part["errors"]), "error"))
     return [element("small", ", ".join(found))] if found else []
 
 
-def _node_link(topology: str, node: str) -> Markup:
-    query = {"node": node, **({"topology": topology} if topology else {})}
-    return element("a", element("code", node), href=f"/topology?{urlencode(query)}")
+def _node_link(topology: str, node: str, view: _View) -> Markup:
+    return element("a", element("code", node), href=view.address(topology=topology, node=node))
 
 
-def _details(node: Answer, topology: str, kinds: Mapping[str, str], measured: Mapping[str, float]) -> Markup:
+def _details(
+    node: Answer, topology: str, kinds: Mapping[str, str], measured: Mapping[str, float], view: _View
+) -> Markup:
     """Return what is known of a node. kinds: of the stores, by name."""
     rows: list[tuple[str, Content]] = [("Kind", node["kind"]), ("Line", node["line"] or NONE)]
     if node["kind"] == "source":
@@ -186,9 +301,8 @@ def _details(node: Answer, topology: str, kinds: Mapping[str, str], measured: Ma
         link = element("a", store, href=f"/state?{store_query(topology, store)}")
         rows.append(("Store", joined([link, f" ({kinds[store].replace('_', ' ')})" if store in kinds else ""])))
     for way in ("predecessors", "successors"):
-        links = [_node_link(topology, each) for each in node.get(way, ())]
-        if links:
-            rows.append((way.capitalize(), joined(part for link in links for part in (link, " "))))
+        if links := [_node_link(topology, each, view) for each in node.get(way, ())]:
+            rows.append((way.capitalize(), joined(_spaced(links))))
     rows += [(name, number(value)) for name, value in sorted(measured.items())]
     return joined([element("h2", f"Node {node['name']}"), table("Node", ("What", "Value"), rows, "")])
 

@@ -21,15 +21,16 @@ events.addEventListener("section", (event) => {
   }
   const open = new Map([...section.querySelectorAll("details")].map((each) => [title(each), each.open]));
   const held = section.contains(document.activeElement) ? position(section, document.activeElement) : -1;
-  const scrolled = [...section.querySelectorAll(".wide")].map((box) => box.scrollLeft);
+  const scrolled = [...section.querySelectorAll(BOXES)].map((box) => [box.scrollLeft, box.scrollTop]);
   section.innerHTML = html;
   section.querySelectorAll("details").forEach((each) => { each.open = open.get(title(each)) ?? each.open; });
-  section.querySelectorAll(".wide").forEach((box, number) => { box.scrollLeft = scrolled[number] || 0; });
+  section.querySelectorAll(BOXES).forEach((box, number) => box.scrollTo(...(scrolled[number] ?? [0, 0])));
   if (held >= 0) {
     section.querySelectorAll(FOCUSABLE)[held]?.focus({ preventScroll: true });
   }
 });
 
+const BOXES = ".wide, figure"; // what scrolls by itself
 const FOCUSABLE = "a, summary, button, input, select, [tabindex]";
 
 function title(details) {
