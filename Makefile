@@ -1,13 +1,13 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics lock bootstrap clean
+.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics configuration errors lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
 	@exec $(BIN)/penstock demo
@@ -48,6 +48,12 @@ coverage: bootstrap ## write docs/coverage.md: what of Kafka Streams' API is the
 
 metrics: bootstrap ## write the reference of docs/metrics.md: all metrics
 	@exec $(BIN)/python scripts/metrics.py
+
+configuration: bootstrap ## write the reference of docs/configuration.md: all configuration keys
+	@exec $(BIN)/python scripts/configuration.py
+
+errors: bootstrap ## write docs/errors.md: all errors, from their docstrings
+	@exec $(BIN)/python scripts/errors.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \

@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "src"))  # the packages of the clone, not installed ones
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs" / "extensions")]  # the packages of the clone, not installed ones
 
 project = "Penstock"
 author = "The Penstock maintainers"
 
-extensions = ["myst_parser"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "public_api"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "benchmarks/README.md"]
 exclude_patterns = [".*", "build", "dist", "src", "tests", "examples", "scripts"]
@@ -23,6 +23,31 @@ exclude_patterns = [".*", "build", "dist", "src", "tests", "examples", "scripts"
 myst_heading_anchors = 4  # GitHub's anchors of headings
 
 nitpicky = True
+# Types in signatures that have no entry in this site, shown without a link: of Python and of other packages, since the
+# build reads no network; type variables; and types behind the public names, which programs do not import.
+_BEHIND_THE_API = (
+    "application.UncaughtError",
+    "client.api.GroupDescription",
+    "host.api.StateQueries",
+    r"host.spark.(checkpoints.savepoint.StoreFigures|frames.topic_source.TopicReader)",
+    "host.threads.takeover.(Store|Input)",
+    "metrics.(SensorReport|measurements.Sampled)",
+    r"plan.(picture.Figure|subtopology.\w+)",
+    "state.(api.BufferedBytesStore|table.StoreTable)",
+    r"state.(\w+_store.Typed\w+|query.request.InStore)",
+    r"state.query.queryable.(\w+StoreType|StateStoreProvider)",
+)
+nitpick_ignore_regex = [
+    ("py:.*", r"(?!penstock\.)\w+\..*"),
+    ("py:(class|obj)", r"(penstock\.[\w.]+\.)?(K|V|KR|VR|KIn|VIn|KOut|VOut|VO|T|W|N|M|_S)"),
+    ("py:class", "ArrowStream|InterchangeFrame"),  # what DataFrames have in common
+    ("py:class", rf"penstock\.({'|'.join(_BEHIND_THE_API)})"),
+]
+
+default_role = "literal"  # docstrings have names of code between single backticks
+autoclass_content = "both"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True}
 
 html_theme = "furo"
 html_title = "Penstock"

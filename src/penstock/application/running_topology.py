@@ -97,7 +97,7 @@ class RunningTopology(ABC):
             parameters: its name, its type, and one partition or all.
 
         Returns:
-            What the type makes: a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
+            What the type makes, a ReadOnlyKeyValueStore, ReadOnlyWindowStore or ReadOnlySessionStore; reads raise
             InvalidStateStoreError if the store is of another type, or has no such partition.
 
         Raises:

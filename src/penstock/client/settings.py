@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from penstock.client.security import JAVA_KEYS, librdkafka_security
-from penstock.config import StreamsConfig, warn_without_effect
+from penstock.config import FORMER_NAMES, StreamsConfig, warn_without_effect
 from penstock.config.keys import KEYS
 from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
@@ -273,12 +273,31 @@ def keys_without_a_row() -> Iterator[str]:
         yield from keys
 
 
+def ignored_keys() -> Mapping[str, str]:
+    """Return the keys of Kafka Streams and of the Java clients that have no row and no effect, and why."""
+    return {
+        key: why
+        for key, why in {**_WITHOUT_EFFECT, **_NOT_THE_USERS}.items()
+        if key not in KEYS and key not in FORMER_NAMES
+    }
+
+
+def client_defaults() -> Mapping[str, Mapping[str, Any]]:
+    """Return, by role, the keys of librdkafka for which Penstock has a default of its own."""
+    return {role: {**_COMMON_DEFAULTS, **defaults} for role, defaults in _DEFAULTS.items()}
+
+
+def rows_without_effect() -> Mapping[str, str]:
+    """Return the keys with a row that have an effect in an ordinary process only, and what to set instead."""
+    return {key: why for key, why in _WITHOUT_EFFECT.items() if key in KEYS and key not in _METRICS}
+
+
 def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]) -> None:
     """Warn of the user's keys that have a row, and an effect on other hosts only. acted_on: those with an effect on
     this one."""
-    for key in config.given():
-        if key in KEYS and key in _WITHOUT_EFFECT and key not in (*acted_on, *_METRICS):
-            warn_without_effect(key, _WITHOUT_EFFECT[key])
+    for key, why in rows_without_effect().items():
+        if key in config.given() and key not in acted_on:
+            warn_without_effect(key, why)
 
 
 def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:

@@ -35,7 +35,7 @@ _SECRET_PARTS = (
 
 _OWN_PREFIX = "penstock."
 
-_FORMER_NAMES = {
+FORMER_NAMES = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",  # KIP-770
     "default.deserialization.exception.handler": "deserialization.exception.handler",  # KIP-1056
     "default.dsl.store": "dsl.store.suppliers.class",  # KIP-954
@@ -82,7 +82,7 @@ def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return `values` with each key under its current name; a deprecated name that is given beside it is kept and has
     no effect. Both cases are logged once per process (Kafka class: StreamsConfigUtils)."""
     found = dict(values)
-    for old, new in _FORMER_NAMES.items():
+    for old, new in FORMER_NAMES.items():
         if old not in found:
             continue
         if new in found:
@@ -115,7 +115,7 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
         """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
         cannot be."""
         surroundings = os.environ if environment is None else environment
-        names = {environment_name(name): name for name in (*KEYS, *_FORMER_NAMES)}
+        names = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
         around = current_names({name: surroundings[each] for each, name in names.items() if each in surroundings})
         given = {**around, **current_names(values or {})}
         _check_known(given)

@@ -1,13 +1,14 @@
 """What a configuration key is, and how values are read (Kafka class: ConfigDef).
 
 A reader takes the name of the key and the value that was given; it returns what that means, or raises ConfigError with
-the name. Not here: the keys.
+the name. It knows in words what it takes, for the reference. Not here: the keys.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from penstock.errors import ConfigError
@@ -16,17 +17,38 @@ from penstock.serdes import Serde, Serdes
 
 
 @dataclass(frozen=True)
+class Reader:
+    """Reads the values of a key. takes: in words, the values that it takes."""
+
+    takes: str
+    read: Callable[[str, Any], Any]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        """Return what `value` means for the key `name`; raises ConfigError."""
+        return self.read(name, value)
+
+
+def reader(takes: str) -> Callable[[Callable[[str, Any], Any]], Reader]:
+    """Return a decorator that makes a Reader of a function."""
+    return partial(Reader, takes)
+
+
+@dataclass(frozen=True)
 class ConfigKey:
-    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it
-    does."""
+    """One key: how its value is read, what it is if not set, how much it matters (high, medium, low) and what it does.
+
+    change: what another value at the next start means for an application that has state, beyond the value itself.
+    """
 
     name: str
-    parse: Callable[[str, Any], Any]
+    parse: Reader
     default: Any
     importance: str
     doc: str
+    change: str = ""
 
 
+@reader("string")
 def text(name: str, value: Any) -> str:
     """Return a string unchanged; raises ConfigError for anything else."""
     if not isinstance(value, str):
@@ -34,9 +56,10 @@ def text(name: str, value: Any) -> str:
     return value
 
 
-def whole(minimum: int) -> Callable[[str, Any], int]:
+def whole(minimum: int) -> Reader:
     """Return the reader of whole numbers, also written as texts, of `minimum` or more."""
 
+    @reader(f"whole number, {minimum} or more")
     def parse(name: str, value: Any) -> int:
         try:
             number = int(value)
@@ -49,6 +72,7 @@ def whole(minimum: int) -> Callable[[str, Any], int]:
     return parse
 
 
+@reader("true or false")
 def boolean(name: str, value: Any) -> bool:
     """Return true or false, also written as a text; raises ConfigError for anything else."""
     if isinstance(value, bool):
@@ -58,9 +82,10 @@ def boolean(name: str, value: Any) -> bool:
     raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected true or false.")
 
 
-def one_of(*choices: str) -> Callable[[str, Any], str]:
+def one_of(*choices: str) -> Reader:
     """Return the reader of a value that must be one of `choices`."""
 
+    @reader(", ".join(choices))
     def parse(name: str, value: Any) -> str:
         if value not in choices:
             raise ConfigError(
@@ -71,6 +96,7 @@ def one_of(*choices: str) -> Callable[[str, Any], str]:
     return parse
 
 
+@reader("Serde, its class or its name")
 def serde(name: str, value: Any) -> Serde:
     """Return a serde, given as an object, a class or the name of one of `Serdes`, also as Java names it
     (`org.apache.kafka.common.serialization.Serdes$StringSerde`); raises ConfigError for anything else."""
@@ -115,14 +141,16 @@ _SERDES: Mapping[str, Callable[[], Serde]] = {
 """The serdes that a configuration may name: as `Serdes` calls them, and as Kafka's Java classes are called."""
 
 
+@reader("object or class")
 def anything(name: str, value: Any) -> Any:
     """Return any value unchanged: the code that uses it checks it."""
     return value
 
 
-def handler(kind: type[ExceptionHandler]) -> Callable[[str, Any], ExceptionHandler]:
+def handler(kind: type[ExceptionHandler]) -> Reader:
     """Return the reader of an exception handler: a class, an object, or the name of a built-in one."""
 
+    @reader(f"{kind.__name__}, its class, or the name of a built-in one")
     def parse(name: str, value: Any) -> ExceptionHandler:
         named = BUILT_IN.get(value.rpartition(".")[2]) if isinstance(value, str) else value
         found = named() if isinstance(named, type) else named
@@ -137,6 +165,7 @@ def handler(kind: type[ExceptionHandler]) -> Callable[[str, Any], ExceptionHandl
     return parse
 
 
+@reader("function")
 def function(name: str, value: Any) -> Any:
     """Return what can be called; raises ConfigError for anything else."""
     if not callable(value):
@@ -144,6 +173,7 @@ def function(name: str, value: Any) -> Any:
     return value
 
 
+@reader("object or class")
 def rocksdb_config_setter(name: str, value: Any) -> Any:
     """Return a RocksDBConfigSetter, or its class, with both of its methods; raises ConfigError for anything else."""
     if isinstance(value, str):

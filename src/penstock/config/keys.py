@@ -50,6 +50,8 @@ KEYS: Mapping[str, ConfigKey] = {
             None,
             "high",
             "Name of the application, and prefix of its internal topics, its group and its directories.",
+            "It is another application: it starts without state, at the positions that auto.offset.reset "
+            "gives. A savepoint can bring the state (docs/changing-a-topology.md#savepoints).",
         ),
         ConfigKey("bootstrap.servers", text, None, "high", "Brokers to ask first, as host:port,host:port."),
         ConfigKey(
@@ -68,6 +70,8 @@ KEYS: Mapping[str, ConfigKey] = {
             str(default_directory()),
             "high",
             "Directory of the bases of the state stores; not set: the platform's directory for the state of this user.",
+            "Copies of state are made again there, from the checkpoint or from changelog topics. On Spark "
+            "without penstock.checkpoint.dir, the checkpoint is in it: move the directory.",
         ),
         ConfigKey(
             "processing.guarantee",
@@ -76,8 +80,22 @@ KEYS: Mapping[str, ConfigKey] = {
             "medium",
             "at_least_once or exactly_once_v2; not set: the best that host and broker support.",
         ),
-        ConfigKey("default.key.serde", serde, None, "medium", "Serde of keys if an operator names none."),
-        ConfigKey("default.value.serde", serde, None, "medium", "Serde of values if an operator names none."),
+        ConfigKey(
+            "default.key.serde",
+            serde,
+            None,
+            "medium",
+            "Serde of keys if an operator names none.",
+            "Stores that it serves must be readable with it: see docs/changing-a-topology.md#what-happens-to-state.",
+        ),
+        ConfigKey(
+            "default.value.serde",
+            serde,
+            None,
+            "medium",
+            "Serde of values if an operator names none.",
+            "Stores that it serves must be readable with it: see docs/changing-a-topology.md#what-happens-to-state.",
+        ),
         ConfigKey(
             "default.timestamp.extractor",
             function,
@@ -169,6 +187,8 @@ KEYS: Mapping[str, ConfigKey] = {
             None,
             "low",
             "PartitionGrouper that assigns partitions to tasks; not set: partition n to task n.",
+            "Tasks have other partitions; a store with another number of tasks needs a savepoint: see "
+            "docs/changing-a-topology.md#another-number-of-partitions.",
         ),
         ConfigKey(
             "rocksdb.config.setter",
@@ -226,6 +246,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "classic",
             "medium",
             "How ordinary processes form a group: classic, they assign the tasks; streams, the brokers do (KIP-1071).",
+            "Stop all instances first: see docs/threads.md#groups-of-kafka-streams.",
         ),
         ConfigKey(
             "acceptable.recovery.lag",
@@ -279,13 +300,21 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "How long (ms) the copy of a task's state stays on a machine after the task has moved to another one.",
         ),
-        ConfigKey("topology.optimization", text, "none", "medium", "none, all, or a list of optimisations."),
+        ConfigKey(
+            "topology.optimization",
+            text,
+            "none",
+            "medium",
+            "none, all, or a list of optimisations.",
+            "The topology changes as if the program had been edited: see docs/changing-a-topology.md.",
+        ),
         ConfigKey(
             "replication.factor",
             whole(-1),
             -1,
             "medium",
             "Replication factor of internal topics; -1 for the broker's default.",
+            "It holds for the topics that are created afterwards.",
         ),
         ConfigKey(
             "auto.offset.reset",
@@ -314,6 +343,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "default",
             "low",
             "What the stores of the DSL keep beside values: timestamps, or timestamps and headers.",
+            "The stores of the DSL hold other bytes: give them other names, or keep the value.",
         ),
         ConfigKey("num.partitions", whole(1), 1, "low", "Partitions of topics that the tools create."),
         ConfigKey(
@@ -323,6 +353,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "high",
             "Where tasks run: on spark, or in threads of this process, which shares the tasks with the others of its "
             "group.",
+            "The other host has no state yet: see docs/changing-a-topology.md#from-kafka-streams-in-java-and-back.",
         ),
         ConfigKey(
             "penstock.execution",
@@ -338,6 +369,7 @@ KEYS: Mapping[str, ConfigKey] = {
             None,
             "high",
             "Directory of checkpoint and state; not set: <state.dir>/<application.id>/checkpoint.",
+            "Move the directory to the new place first: without it, the application has no state.",
         ),
         ConfigKey(
             "penstock.spark.checkpoint.dir",
@@ -396,6 +428,8 @@ KEYS: Mapping[str, ConfigKey] = {
             False,
             "medium",
             "Whether the Spark host also writes changelog topics, so that another host can take the application over.",
+            "With true, an application that has state needs an export first: see "
+            "docs/changing-a-topology.md#changelog-topics-on-spark.",
         ),
         ConfigKey(
             "penstock.restart.max.attempts",
@@ -442,6 +476,7 @@ KEYS: Mapping[str, ConfigKey] = {
             None,
             "low",
             "Spark partitions of each level and of the sink of a new checkpoint; not set: cores.",
+            "The next topology version starts: see docs/changing-a-topology.md#topology-versions-of-a-checkpoint.",
         ),
         ConfigKey(
             "penstock.spark.send.code",
@@ -465,6 +500,7 @@ KEYS: Mapping[str, ConfigKey] = {
             24 * 60 * 60 * 1000,
             "low",
             "By how many ms longer the changelog topic of a window or session store keeps records than the store.",
+            "It holds for the topics that are created afterwards.",
         ),
         ConfigKey(
             "metrics.recording.level",
@@ -551,6 +587,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "lmdb",
             "medium",
             "Base of stores on Spark: lmdb; or rocksdb, opened each epoch, for state far beyond memory.",
+            "The copies of state are made again, from the checkpoint or from changelog topics.",
         ),
         ConfigKey(
             "penstock.uncommitted.max.bytes",

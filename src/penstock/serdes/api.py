@@ -32,8 +32,8 @@ class Serde(Generic[T]):
     """
 
     unchanging_types: frozenset[type] = frozenset()
-    """Immutable types that are read back exactly as they were written: an operator need not write and read them to know
-    the content of its store."""
+    """Immutable types that are read back exactly as they were written, so that an operator need not write and read them
+    to know the content of its store."""
 
     @property
     def uses_headers(self) -> bool:

@@ -174,7 +174,7 @@ class StoreBuilder:
 
     @property
     def layout(self) -> str:
-        """What the bytes of the store depend on, in words: state that was kept in another layout cannot be read."""
+        """What the bytes of the store depend on, in words; state that was kept in another layout cannot be read."""
         parts = [self.kind, "in memory"] if self.in_memory else [self.kind]
         match self.supplier:
             case (

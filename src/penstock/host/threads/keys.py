@@ -37,7 +37,7 @@ _CHECKPOINT = "this host keeps state in changelog topics and below state.dir, an
 _SPARK = "it is a key of the host spark"
 _ASSIGNOR = "all instances compute the assignment by the assignor of Penstock"
 _RACKS = "active tasks are assigned without regard to racks, standby tasks by rack.aware.assignment.tags"
-_WITHOUT_EFFECT: Final[Mapping[str, str]] = {
+WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.remote.assignor": "it belongs to group.protocol=consumer",
     "max.poll.records": "set buffered.records.per.partition",
     "partition.assignment.strategy": _ASSIGNOR,
@@ -88,7 +88,7 @@ _EXACTLY_ONCE_COMMIT_INTERVAL_MS: Final = 100
 
 def check_keys(config: StreamsConfig) -> None:
     """Warn of keys that change nothing here, and raise ConfigError for one that nobody has."""
-    for key, why in _WITHOUT_EFFECT.items():
+    for key, why in WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
     check_client_keys(config, _ACTED_ON)
