@@ -1,8 +1,8 @@
 """Writes docs/coverage.md: every public name of Kafka Streams' kstream, processor, query, state and Topology API, and
-its counterpart in the package.
+its counterpart in the package; and the end of docs/coming-from/java.md: the names that snake_case does not give.
 
-    python scripts/coverage.py           write the page
-    python scripts/coverage.py --check   fail if the page is not what would be written
+    python scripts/coverage.py           write the pages
+    python scripts/coverage.py --check   fail if a page is not what would be written
 
 kafka_api/kafka-streams-4.3.0.txt lists Kafka's names. The script looks for a class under its own name in `penstock`,
 and for a method in snake_case on that class. kafka_api/coverage.toml lists the names that differ, the interfaces that
@@ -18,11 +18,14 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "coverage.md"
+JAVA_PAGE = ROOT / "docs" / "coming-from" / "java.md"
+JAVA_HEADING = "## Names that change\n"
 NAMES = ROOT / "scripts" / "kafka_api" / "kafka-streams-4.3.0.txt"
 DECISIONS = ROOT / "scripts" / "kafka_api" / "coverage.toml"
 
@@ -130,9 +133,38 @@ def page() -> str:
     return "".join(parts)
 
 
+def java_page() -> str:
+    """Return the page for those who come from Java: what is there up to the heading, and the names that change."""
+    decisions = tomllib.loads(DECISIONS.read_text())
+    both = {**decisions["classes"], **decisions["methods"]}
+    renamed = {name: there for name, there in both.items() if there.rpartition(".")[2] not in expected(name)}
+    return (
+        JAVA_PAGE.read_text().partition(JAVA_HEADING)[0]
+        + JAVA_HEADING
+        + "\n`scripts/coverage.py` writes these tables. An interface with one method is a function, or a text:\n"
+        + java_table(decisions["functions"])
+        + "\nMethods and classes whose names do not follow from the rules above:\n"
+        + java_table(renamed)
+    )
+
+
+def expected(name: str) -> set[str]:
+    """Return the names that the rules of the page give a class or a method: its own, in snake_case, without `get`."""
+    own = name.rpartition(".")[2]
+    without_get = own.removeprefix("get")
+    return {own, snake(own), snake(without_get[0].lower() + without_get[1:])}
+
+
+def java_table(names: dict[str, str]) -> str:
+    """Return a table of names of Java without their packages, and what stands for them."""
+    rows = {name.removeprefix(f"{package_of(name)}."): there for name, there in sorted(names.items())}
+    cells = ((name, there.replace("|", "\\|")) for name, there in rows.items())
+    return "\n| Java | Penstock |\n|---|---|\n" + "".join(f"| `{name}` | `{there}` |\n" for name, there in cells)
+
+
 def package_of(name: str) -> str:
-    """Return the package of a class: the parts of its name that are not capitalised."""
-    return ".".join(part for part in name.split(".") if part.islower())
+    """Return the package of a class or a method: the parts of its name before the first capital."""
+    return ".".join(takewhile(str.islower, name.split(".")))
 
 
 def summary(found: list[Entry]) -> str:
@@ -160,18 +192,18 @@ def row(entry: Entry) -> str:
 
 
 def main() -> int:
-    """Write the page, or with `--check` compare it; return the exit code."""
+    """Write the pages, or with `--check` compare them; return the exit code."""
     try:
-        written = page()
+        pages = {PAGE: page(), JAVA_PAGE: java_page()}
     except CoverageError as error:
         print(error, file=sys.stderr)
         return 1
-    if "--check" in sys.argv[1:]:
-        if PAGE.read_text() != written:
-            print(f"{PAGE.relative_to(ROOT)} is out of date: run python scripts/coverage.py.", file=sys.stderr)
+    for path, written in pages.items():
+        if "--check" not in sys.argv[1:]:
+            path.write_text(written)
+        elif path.read_text() != written:
+            print(f"{path.relative_to(ROOT)} is out of date: run python scripts/coverage.py.", file=sys.stderr)
             return 1
-        return 0
-    PAGE.write_text(written)
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The page of what is there of Kafka's API is what the script writes, and the script finds what is missing."""
+"""The pages of what is there of Kafka's API are what the script writes, and the script finds what is missing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 from scripts import coverage
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_the_pages_are_up_to_date() -> None:
     assert coverage.PAGE.read_text() == coverage.page(), "run python scripts/coverage.py"
+    assert coverage.JAVA_PAGE.read_text() == coverage.java_page(), "run python scripts/coverage.py"
 
 
 @pytest.mark.parametrize(
