@@ -177,7 +177,9 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
             except Exception as error:
                 failures(row, error)
         result, origin = updates.as_batch(batch)
-        return replace(result, headers=None), origin  # as Kafka, without a cache
+        if not self._store.with_headers:
+            result = replace(result, headers=None)  # as Kafka, without a cache
+        return result, origin
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):
