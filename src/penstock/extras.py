@@ -16,6 +16,7 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "py4j": "spark",
     "pandas": "spark",
     "rocksdict": "rocksdb",
+    "opentelemetry": "otel",
     "starlette": "ui",
     "uvicorn": "ui",
 }

@@ -39,6 +39,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/threads.md": 1,
     "docs/topics-on-spark.md": 1,
     "docs/topologies.md": 6,
+    "docs/tracing.md": 2,
     "docs/tutorial.md": 7,
     "docs/ui.md": 1,
 }

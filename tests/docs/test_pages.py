@@ -180,6 +180,13 @@ def test_the_configuration_of_the_page_on_the_ui_is_valid() -> None:
     assert StreamsConfig(names["config"])["penstock.ui.port"] == 8090
 
 
+def test_the_page_on_tracing_shows_the_span_of_a_batch() -> None:
+    program = "\n".join(["from penstock import *", *blocks("docs/tracing.md")])
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert '"name": "process orders"' in ended.stdout
+
+
 def test_the_processor_of_the_spark_page_records_metrics() -> None:
     names = given(
         RecordingLevel=RecordingLevel, MetricName=MetricName, MeasurableStat=MeasurableStat, took_ms=lambda record: 5.0

@@ -83,6 +83,12 @@ def marked_log() -> Iterator[None]:
 
 
 @pytest.fixture
+def telemetry() -> Iterator[Any]:
+    """What OpenTelemetry receives in the test, of this process."""
+    yield from import_module("tests.support.telemetry").recorded()
+
+
+@pytest.fixture
 def application(unique_name: Callable[[str], str]) -> str:
     """An application.id of the test's own."""
     return unique_name("app")

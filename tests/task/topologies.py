@@ -13,6 +13,7 @@ from penstock.record import Headers, RecordBatch
 from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
+from penstock.task.batch_tracing import BatchTracing
 from penstock.task.punctuation import Schedules
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -57,6 +58,7 @@ def task_of(
     partitions: int = 1,
     config: Mapping[str, Any] | None = None,
     first_of_several: bool = False,
+    tracing: BatchTracing | None = None,
 ) -> StreamTask:
     spec = topology.build("test").subtopologies[0] if first_of_several else only_subtopology(topology)
     settings = {
@@ -75,6 +77,7 @@ def task_of(
         AnyTopic(partitions),
         checkpoint,
         schedules=schedules,
+        tracing=tracing,
     )
     task.initialize()
     return task

@@ -489,13 +489,16 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._move(State.NOT_RUNNING)
 
     def _serve(self) -> None:
-        """Show the metrics to Prometheus, and the application in a browser, if the configuration asks for it; raises
-        ConfigError if a port is taken, or a package is missing."""
+        """Show the metrics to Prometheus and OpenTelemetry, and the application in a browser, if the configuration asks
+        for it; raises ConfigError if a port is taken, or a package is missing."""
         port: int | None = self._config["penstock.metrics.prometheus.port"]
         if port is not None:
             host: str = self._config["penstock.metrics.prometheus.host"]
             module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
             self._servers.append(module.PrometheusExporter(self._shown_metrics, host, port))
+        if self._config["penstock.otel.enabled"]:
+            instruments = load("penstock.otel.instruments", "penstock.otel.enabled")
+            self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))
         if self._config["penstock.ui.port"] is not None:
             self._servers.append(load("penstock.ui.server", "penstock.ui.port").UiServer(self, self._config))
 

@@ -567,6 +567,28 @@ KEYS: Mapping[str, ConfigKey] = {
             "Names, separated by commas, by which browsers may ask for the pages beside addresses and localhost.",
         ),
         ConfigKey(
+            "penstock.otel.enabled",
+            boolean,
+            False,
+            "low",
+            "Whether OpenTelemetry gets the metrics, and a span for each batch (docs/tracing.md).",
+        ),
+        ConfigKey(
+            "penstock.otel.links.max",
+            whole(0),
+            128,
+            "low",
+            "Most links of the span of a batch to the spans of its producers.",
+        ),
+        ConfigKey(
+            "penstock.otel.setup",
+            function,
+            None,
+            "low",
+            "Function without arguments that sets the providers of OpenTelemetry; called once in each process that "
+            "runs tasks.",
+        ),
+        ConfigKey(
             "log.summary.interval.ms",
             whole(-1),
             120_000,

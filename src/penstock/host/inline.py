@@ -18,6 +18,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
+from penstock.host.batch_tracing import batch_tracing
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.plan.serde_check import check_serdes
@@ -108,6 +109,7 @@ class InlineHost:
             change_log=self._change_log,
             nanoseconds=SystemClock().nanoseconds,
             node_lines=self._node_lines,
+            tracing=batch_tracing(self._config),
         )
         task.initialize()
         return task

@@ -28,6 +28,7 @@ from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
+from penstock.task.batch_tracing import BatchTrace, BatchTracing
 from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
@@ -83,6 +84,7 @@ class StreamTask:
         nanoseconds: Callable[[], int] | None = None,
         cache_bytes: int | None = None,
         node_lines: Mapping[str, str] | None = None,
+        tracing: BatchTracing | None = None,
     ) -> None:
         """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
 
@@ -95,7 +97,7 @@ class StreamTask:
         them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
         that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
         several tasks at the same time; all of it if not given. node_lines: where in the user's program the nodes were
-        made, by name, for errors.
+        made, by name, for errors. tracing: traces the batches.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -138,6 +140,7 @@ class StreamTask:
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
         self._nanoseconds = nanoseconds
         self._lateness = self._punctuations = NOTHING
+        self._tracing = tracing
 
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
@@ -218,7 +221,13 @@ class StreamTask:
         return run.partition
 
     def _process_runs(self, runs: Iterable[Run | MixedRun]) -> int:
-        """Process `runs`; return their number of records."""
+        """Process `runs`, as one batch for a tracer; return their number of records."""
+        if self._tracing is None:
+            return self._process_each(runs)
+        with self._tracing.batch() as trace:
+            return self._process_each(_traced(runs, trace))
+
+    def _process_each(self, runs: Iterable[Run | MixedRun]) -> int:
         taken = 0
         try:
             for run in runs:
@@ -511,6 +520,13 @@ def _stream_time(
             TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
         ]
     return MinimumStreamTime(input_partitions, checkpoint.partition_times)
+
+
+def _traced(runs: Iterable[Run | MixedRun], trace: BatchTrace) -> Iterator[Run | MixedRun]:
+    """Yield `runs`, and show each to `trace` before it is processed."""
+    for run in runs:
+        trace.take(run.partitions if isinstance(run, MixedRun) else (run.partition,), run.batch)
+        yield run
 
 
 def _lateness(stream_times: Int64Array, timestamps: Int64Array) -> Measurement:

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from penstock.clock import SystemClock
 from penstock.errors import InvalidStateStoreError, StreamsError
+from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
 from penstock.host.layout import Layout
 from penstock.host.task_measuring import TaskMeasuring
@@ -272,6 +273,7 @@ class ActiveStreamTask:
             nanoseconds=SystemClock().nanoseconds,
             cache_bytes=layout.cache_bytes,
             node_lines=layout.topology.node_lines,
+            tracing=batch_tracing(layout.config),
         )
         self._task.initialize()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.errors import CorruptedBaseError
+from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
@@ -111,6 +112,7 @@ class TaskEpoch:
             nanoseconds=self._measuring.nanoseconds,
             cache_bytes=description.cache_bytes,
             node_lines=description.topology.node_lines,
+            tracing=batch_tracing(description.config),
         )
         for topic, partition, batch, lane in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)

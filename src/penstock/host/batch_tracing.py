@@ -1,0 +1,18 @@
+"""What traces the batches of tasks, if the configuration asks for it; otherwise nothing is loaded."""
+
+from __future__ import annotations
+
+from penstock.config import StreamsConfig
+from penstock.extras import load
+from penstock.task.batch_tracing import BatchTracing
+
+
+def batch_tracing(config: StreamsConfig) -> BatchTracing | None:
+    """Return what makes a span for each batch if `penstock.otel.enabled` is true, else None.
+
+    Raises ConfigError if a package is missing, or `penstock.otel.setup` fails.
+    """
+    if not config["penstock.otel.enabled"]:
+        return None
+    spans: BatchTracing = load("penstock.otel.batch_spans", "penstock.otel.enabled").BatchSpans(config)
+    return spans

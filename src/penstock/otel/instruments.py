@@ -1,0 +1,136 @@
+"""Metrics as observable instruments of OpenTelemetry: an exporter asks for their values when it collects.
+
+Names are those that Kafka's own clients have there (KIP-714): `process-total` of the group `stream-task-metrics` is
+`org.apache.kafka.stream.task.process.total`, its tags are attributes, `task-id` as `task_id`. Totals are counters, all
+others gauges. Metrics that are texts are left out, as in Kafka.
+
+The instruments belong to the process, as the provider does: one instrument shows the metrics of all its applications,
+and none when these have ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from opentelemetry.metrics import CallbackOptions, Observation, get_meter
+
+from penstock import __version__
+from penstock.background import in_background
+from penstock.config import StreamsConfig
+from penstock.metrics import Metric, MetricName
+from penstock.metrics.host_metrics import DESCRIPTIONS
+from penstock.otel import set_up
+
+_log = logging.getLogger(__name__)
+
+_PREFIX: Final = "org.apache.kafka"
+_TOTAL: Final = ".total"
+_ILLEGAL: Final = re.compile("[^a-z0-9_./]")
+
+Metrics = Callable[[], Mapping[MetricName, Metric]]
+"""Gives the metrics of now; called from the threads of exporters."""
+
+
+class ObservedMetrics:
+    """Shows the metrics of one application until it is closed."""
+
+    def __init__(self, metrics: Metrics, config: StreamsConfig) -> None:
+        """Begin; raises ConfigError if `penstock.otel.setup` fails."""
+        set_up(config)
+        self._metrics = metrics
+        _INSTRUMENTS.add(metrics)
+
+    def close(self) -> None:
+        """Show nothing any more; harmless when called again."""
+        _INSTRUMENTS.remove(self._metrics)
+
+
+class _Instruments:
+    """The instruments of this process.
+
+    A collection asks one instrument after the other. All of them answer from one reading of the metrics, until an
+    instrument is asked again.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: set[str] = set()
+        self._sources: list[Metrics] = []
+        self._read: dict[str, list[Observation]] = {}
+        self._answered: set[str] | None = None
+
+    def add(self, source: Metrics) -> None:
+        """Show the metrics of `source` too."""
+        with self._lock:
+            self._sources.append(source)
+            self._answered = None
+            missing = self._missing({_name(group, name): text for (group, name), text in DESCRIPTIONS.items()})
+        _make(missing)
+
+    def remove(self, source: Metrics) -> None:
+        """Show the metrics of `source` no longer."""
+        with self._lock:
+            if source in self._sources:
+                self._sources.remove(source)
+            self._answered, self._read = None, {}
+
+    def observe(self, name: str, options: CallbackOptions) -> Iterable[Observation]:
+        """Return the values of the instrument `name`."""
+        with self._lock:
+            if self._answered is None or name in self._answered:
+                self._read = self._reading()
+                self._answered = set()
+            self._answered.add(name)
+            return self._read.get(name, ())
+
+    def _reading(self) -> dict[str, list[Observation]]:
+        found: dict[str, list[Observation]] = {}
+        descriptions: dict[str, str] = {}
+        for source in self._sources:
+            try:
+                metrics = source()
+            except Exception:
+                _log.warning("Metrics are missing in this collection for OpenTelemetry.", exc_info=True)
+                continue
+            for metric_name, metric in metrics.items():
+                if isinstance(metric.metric_value, str):
+                    continue
+                name = _name(metric_name.group, metric_name.name)
+                attributes = {tag.lower().replace("-", "_"): value for tag, value in metric_name.tags.items()}
+                found.setdefault(name, []).append(Observation(metric.metric_value, attributes))
+                descriptions[name] = metric_name.description
+        missing = self._missing(descriptions)
+        if missing:
+            # of sensors of the program; during a collection the SDK makes none, so a thread waits until its end
+            with suppress(RuntimeError):  # at the end of the program there are no new threads
+                in_background("penstock-otel-instruments", partial(_make, missing))
+        return found
+
+    def _missing(self, descriptions: Mapping[str, str]) -> dict[str, str]:
+        """Return those of `descriptions` that have no instrument yet, to be made now."""
+        missing = {name: text for name, text in descriptions.items() if name not in self._made}
+        self._made.update(missing)
+        return missing
+
+
+_INSTRUMENTS: Final = _Instruments()
+
+
+def _make(descriptions: Mapping[str, str]) -> None:
+    meter = get_meter("penstock", __version__)
+    for name, description in descriptions.items():
+        create = meter.create_observable_counter if name.endswith(_TOTAL) else meter.create_observable_gauge
+        create(name, [partial(_INSTRUMENTS.observe, name)], description=description)
+
+
+def _name(group: str, name: str) -> str:
+    """Return the name that the metric `name` of a group has for OpenTelemetry (Kafka class:
+    TelemetryMetricNamingConvention)."""
+    place = group.lower().replace("-", ".").replace(".metrics", "")
+    return _ILLEGAL.sub("_", f"{_PREFIX}.{place}.{name.lower().replace('-', '.')}")
