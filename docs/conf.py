@@ -15,7 +15,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs" / "extensions")]  # the pac
 project = "Penstock"
 author = "The Penstock maintainers"
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "public_api"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "public_api", "llms_txt"]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "benchmarks/README.md"]
 exclude_patterns = [".*", "build", "dist", "src", "tests", "examples", "scripts"]
