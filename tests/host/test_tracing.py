@@ -68,7 +68,11 @@ def test_a_trace_goes_from_input_to_output_through_count_join_and_suppress(
         InputRecord(b"order", customer.encode(), 1_010 + number, headers=headers)
         for number, (customer, (_, headers)) in enumerate(producers.items())
     ]
-    runner.write(source, [*written, InputRecord(b"order", b"last", 2_000)])
+    runner.write(source, written)
+    program.run_to_end()
+    assert runner.read(target) == []
+    program.restart()  # what is suppressed comes from the store
+    runner.write(source, [InputRecord(b"order", b"last", 2_000)])
     program.run_to_end()
 
     found = {record.value: record for record in runner.read(target)}
@@ -88,6 +92,37 @@ def test_a_trace_goes_from_input_to_output_through_count_join_and_suppress(
         records[task] = records.get(task, 0) + attributes["messaging.batch.message_count"]
     assert sum(records.values()) == 2 * 11 + 11  # orders before and behind the repartition topic, and customers
     assert list(links.values()) == [{name_of(producer) for producer, _ in producers.values()}] * 2
+
+
+@pytest.mark.partitions(1, 1)
+def test_a_trace_goes_through_a_foreign_key_join(
+    runner: Runner,
+    start: Callable[..., Program],
+    application: str,
+    topics: tuple[str, str],
+    unique_name: Callable[[str], str],
+    telemetry: Telemetry,
+) -> None:
+    source, target = topics
+    names = unique_name("customers")
+    runner.create_topics({names: 1})
+    builder = StreamsBuilder()
+    orders, customers = builder.table(source), builder.table(names)
+    joined = orders.join(customers, lambda order, name: f"{order} of {name}", foreign_key_extractor=lambda order: "c1")
+    joined.to_stream().to(target)
+    producers = [produced() for _ in range(3)]
+    first, second, third = (headers for _, headers in producers)
+    program = start(builder.build(), runner.config(application, ON))
+    runner.write(names, [InputRecord(b"c1", b"Ann", 1_000, headers=first)])
+    program.run_to_end()
+    runner.write(source, [InputRecord(b"o1", b"tea", 1_010, headers=second)])
+    program.run_to_end()
+    runner.write(names, [InputRecord(b"c1", b"Bob", 1_020, headers=third)])
+    program.run_to_end()
+    assert [(record.value, record.headers) for record in runner.read(target)] == [
+        (b"tea of Ann", second),
+        (b"tea of Bob", third),
+    ]
 
 
 class _Lines:
