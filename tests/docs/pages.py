@@ -32,7 +32,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/kafka-platform.md": 2,
     "docs/life.md": 3,
     "docs/metrics.md": 1,
-    "docs/notebook.md": 6,
+    "docs/notebook.md": 7,
     "docs/queries.md": 5,
     "docs/security.md": 1,
     "docs/spark.md": 3,

@@ -100,12 +100,13 @@ def test_the_page_on_notebooks(embedded_broker: BrokerProcess, tmp_path: Path) -
         "streams.view": "view = streams.view",
     }
     try:
-        for number, replaced in enumerate((lines, head, lines, view, lines)):
+        for number, replaced in enumerate((lines, head, lines, view, {}, lines)):
             run_block("docs/notebook.md", number, names, replaced)
     finally:  # an application that was started keeps the process alive
         if "streams" in names:
             names["streams"].close()
-    run_block("docs/notebook.md", 5, names)
+    run_block("docs/notebook.md", 6, names)
+    assert not names["tap"].is_open
     assert "store counts keeps its state" in names["edit"].lines
     assert "Store counts" in names["view"]._repr_mimebundle_()["text/html"]
     assert [record.value for record in names["first"]] == ["to", "be", "or", "not", "to"]

@@ -13,8 +13,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock import __version__
 from penstock.application.store_view import StoreView
+from penstock.application.tap import Tap
 from penstock.durations import Duration, milliseconds
-from penstock.errors import StreamsNotStartedError, StreamsStoppedError
+from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError, UnsupportedOperationError
 from penstock.host.api import Host, Staleness, State, StateQueries, TaskMetadata
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import NOT_MEASURED, streams_metrics
@@ -160,6 +161,46 @@ class RunningTopology(ABC):
         view = StoreView(store, lambda: self.state() not in _ANSWERING, refresh, rows)
         self._views[store_name] = view
         return view
+
+    def tap(self, node: str, n: int = 20) -> Tap:
+        """Keep the last records that reach a node of the running topology, for a look at them; an earlier tap of the
+        same node is closed.
+
+        `with streams.tap("shouted") as tap:` keeps them in the block. Without taps the topology runs as fast as ever.
+
+        Args:
+            node: its name, as `describe` shows it.
+            n: how many records are kept, by each task too.
+
+        Raises:
+            ValueError: `n` is below 1.
+            UnsupportedOperationError: it is a node of a global store, or the tasks run in another program.
+            StreamsNotStartedError: the application was not started yet.
+            StreamsError: the topology has no node of that name, or no task runs now.
+        """
+        if n < 1:
+            raise ValueError(f"n must be 1 or more, got {n}.")
+        self._check_node(node)
+        if node in self._taps:
+            self._taps[node].close()
+        tap = self._taps[node] = Tap(node, n, self._topology_host)
+        return tap
+
+    def _check_node(self, node: str) -> None:
+        description = self.describe()
+        names = [each.name for part in description.subtopologies for each in part.nodes]
+        if node in names:
+            return
+        if node in [each.name for store in description.global_stores for each in (store.source, store.processor)]:
+            raise UnsupportedOperationError(
+                f"Node {node} fills a global store, whose records cannot be tapped: look at the store, with view()."
+            )
+        raise StreamsError(f"The topology has no node {node!r}. It has: {', '.join(names)}.")
+
+    @cached_property
+    def _taps(self) -> dict[str, Tap]:
+        """The last tap of each node."""
+        return {}
 
     @cached_property
     def _views(self) -> dict[str, StoreView]:

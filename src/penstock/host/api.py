@@ -3,7 +3,7 @@ another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol, Self
@@ -16,6 +16,7 @@ from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
+from penstock.task.taps import TappedRecord
 
 STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
 """The text beside the committed offsets of a host that keeps its state elsewhere. Changelog topics, if there are any,
@@ -244,6 +245,15 @@ class Host(HostLife, Protocol):
     def table(self, store_name: str) -> Any:
         """Return the entries of a store as of the newest commit, as a table of the host's world: on Spark a DataFrame;
         raises UnknownStateStoreError if the topology has none of that name."""
+        ...
+
+    def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
+        """Return the last records that have reached a node, up to `limit` of each task, and keep such records from now
+        on; raises UnsupportedOperationError where this process does not run the tasks."""
+        ...
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
         ...
 
     def queries(self) -> StateQueries:

@@ -24,6 +24,7 @@ from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
+from penstock.task.taps import TappedRecord, Taps
 
 
 class SourceRecords:
@@ -121,6 +122,7 @@ class TaskContext:
         self.dropped_records: Counter[str] = Counter()
         self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
         self.observer = observer
+        self.taps = Taps(task_id)
         self.commit_requested = False
         self.sender: Callable[[ProducerRecord], None] | None = None
         self._node_lines = node_lines or {}
@@ -136,6 +138,16 @@ class TaskContext:
     def count_dropped(self, name: str, records: int) -> None:
         """Add to the dropped records of the node or store `name`."""
         self.dropped_records[name] += records
+
+    def tap(self, node: str, record: Record[Any, Any]) -> None:
+        """Keep a record that reaches `node`, which is tapped."""
+        at = self.metadata or NO_METADATA
+        self.taps.take_record(
+            node,
+            TappedRecord(
+                record.key, record.value, record.timestamp, record.headers, self.task_id, *at, self.wall_clock
+            ),
+        )
 
     def offset(self) -> int:
         """Return the offset of the input record being processed, -1 where there is none."""

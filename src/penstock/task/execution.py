@@ -163,7 +163,7 @@ class Execution:
     def takes_serialized(self, source: SourceNode, rows: int) -> bool:
         """Return whether a batch of `rows` records of `source` need not be deserialised, if its serdes say that nothing
         is lost by that."""
-        if rows < FEWEST_ROWS:
+        if rows < FEWEST_ROWS or self._task.taps.are_open:
             return False
         plan = self._plans_for_headers[source.name]
         scheduled = self._task.schedules.next_time(_STREAM_TIME) is not None
@@ -293,6 +293,7 @@ class Execution:
         if not isinstance(processor, ColumnProcessor) or not len(batch):
             return
         self._task.observer.processed(node.name, len(batch))
+        self._task.taps.take(node.name, partition, batch, self._task.wall_clock)
 
         def failed(row: int, error: Exception) -> None:
             self._task.metadata = RecordMetadata(partition.topic, partition.partition, int(batch.offsets[row]))

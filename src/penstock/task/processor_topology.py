@@ -8,7 +8,7 @@ function is named at the node that called it, and passes all others unchanged.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import is_
 from typing import Any, Final, Protocol
@@ -199,6 +199,7 @@ class SinkNode:
         """Send all rows, each with its sequence number; raises StreamsError for a row that cannot be written and that
         the handler does not drop."""
         self._task.observer.processed(self.name, len(batch))
+        self._task.taps.take(self.name, self._task.source, batch, self._task.wall_clock)
         topic, partitioner = self.spec.topic, self.spec.partitioner
         if topic is None or partitioner is not None:
             self._send_rows(batch, sequence)
@@ -333,7 +334,9 @@ class ProcessorTopology:
         )
         self.sources: list[SourceNode] = []
         self.processors: list[ProcessorNode] = []
-        by_name: dict[str, SourceNode | ProcessorNode | SinkNode] = {}
+        self.nodes = by_name = dict[str, SourceNode | ProcessorNode | SinkNode]()
+        self._untapped: dict[str, Callable[[Record[Any, Any]], None] | None] = {}
+        self._task = task
         for node_spec in spec.nodes:
             node: SourceNode | ProcessorNode | SinkNode
             match node_spec:
@@ -348,6 +351,29 @@ class ProcessorTopology:
                     node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
+
+    def tap(self, name: str) -> None:
+        """Let the taps of the task have each record that a node processes alone."""
+        node, task = self.nodes[name], self._task
+        if isinstance(node, SourceNode):
+            return
+        process = node.process
+        self._untapped[name] = vars(node).get("process")
+
+        def tap_and_process(record: Record[Any, Any]) -> None:
+            task.tap(name, record)
+            process(record)
+
+        vars(node)["process"] = tap_and_process
+
+    def untap(self, name: str) -> None:
+        """Let a node be as it was before `tap`."""
+        if name in self._untapped:
+            own, before = vars(self.nodes[name]), self._untapped.pop(name)
+            if before is None:
+                del own["process"]  # the method of the class again
+            else:
+                own["process"] = before
 
     @staticmethod
     def _connect(

@@ -41,6 +41,7 @@ from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
 from penstock.task.record_collector import RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
 from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
+from penstock.task.taps import TappedRecord
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 
@@ -250,6 +251,7 @@ class StreamTask:
     def _process_run(self, run: Run) -> None:
         batch = run.batch
         self._observer.processed(run.source.name, len(batch))
+        self._context.taps.take(run.source.name, run.partition, batch, self._context.wall_clock)
         self._context.source_records.take(run.partition, run.source_records)
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
@@ -268,6 +270,10 @@ class StreamTask:
         counts = np.bincount(run.numbers, minlength=len(run.sources)).tolist()
         for source, records in zip(run.sources, counts, strict=True):
             self._observer.processed(source.name, records)
+        if self._context.taps.are_open:
+            for number, start, stop in run.turns():
+                source, partition = run.sources[number], run.partitions[number]
+                self._context.taps.take(source.name, partition, batch.slice(start, stop), self._context.wall_clock)
         if self._order is not None:
             for number, start, stop in run.turns():
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
@@ -374,6 +380,20 @@ class StreamTask:
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried))
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
+
+    def tap(self, node: str, limit: int) -> None:
+        """Keep the last `limit` records that reach `node`, if the task has it, for `tapped`."""
+        if node in self._topology.nodes and self._context.taps.open(node, limit):
+            self._topology.tap(node)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of `node` no longer."""
+        if self._context.taps.close(node):
+            self._topology.untap(node)
+
+    def tapped(self, node: str) -> list[TappedRecord]:
+        """Return the last records that have reached `node` since `tap`, the newest last."""
+        return self._context.taps.records(node)
 
     def flush(self) -> None:
         """Flush the caches: what they hold is written to the stores and forwarded."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -67,6 +67,7 @@ from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.taps import TappedRecord
 
 _log = logging.getLogger(__name__)
 
@@ -222,6 +223,15 @@ class ThreadsHost:
         of Arrow; raises UnknownStateStoreError if the topology has none of that name, InvalidStateStoreError if it is
         not here."""
         return self._queries.table(store_name)
+
+    def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
+        """Return the last records that have reached a node in the tasks of this instance, and keep such records from
+        now on; raises StateStoreNotAvailableError while no task runs."""
+        return self._queries.tapped(node, limit)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        self._queries.untap(node)
 
     # ---------------------------------------- start
 

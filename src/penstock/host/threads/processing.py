@@ -32,6 +32,7 @@ from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.punctuation import LivingSchedules
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
+from penstock.task.taps import TappedRecord
 
 LAST_SECONDS = 1.0
 """For each thread to end, behind the end of the instance."""
@@ -72,6 +73,15 @@ class OpenTasks(Protocol):
         as of the last commit, and not as they are now."""
         ...
 
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, up to `limit` of each open task, and keep such records from
+        now on, of tasks that are opened later too."""
+        ...
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        ...
+
 
 class Processing(OpenTasks, Protocol):
     """Where tasks run: workers, each of which runs one task at a time."""
@@ -109,6 +119,7 @@ class TaskRunner:
         self._partitions = partitions
         self._tasks: dict[TaskId, _RunningTask] = {}
         self._global: GlobalTask | None = None
+        self._taps: dict[str, int] = {}
         self._lock = threading.RLock()  # a function of the user may read stores while its task runs
 
     def do(self, action: TaskAction) -> v.Event:
@@ -147,6 +158,22 @@ class TaskRunner:
                 raise _migrated(id)
             return task.reads(store_name, partial(self._reading, id, task), part)
 
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, up to `limit` of each open task, and keep such records from
+        now on, of tasks that are opened later too; from any thread, between two runs."""
+        with self._lock:
+            self._taps[node] = limit
+            tasks = [task for _, task in sorted(self._tasks.items()) if isinstance(task, ActiveStreamTask)]
+            return [record for task in tasks for record in task.tapped(node, limit)]
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer; from any thread, between two runs."""
+        with self._lock:
+            self._taps.pop(node, None)
+            for task in self._tasks.values():
+                if isinstance(task, ActiveStreamTask):
+                    task.untap(node)
+
     @contextmanager
     def _reading(self, id: TaskId, task: _RunningTask) -> Iterator[None]:
         with self._lock:
@@ -179,7 +206,9 @@ class TaskRunner:
                 task = self._global = GlobalTask(self._layout, state, now_ms)
             else:
                 stores = {} if self._global is None else self._global.read_only_stores()
-                task = ActiveStreamTask(self._layout, id, state, self._partitions, stores, now_ms)
+                task = active = ActiveStreamTask(self._layout, id, state, self._partitions, stores, now_ms)
+                for node, limit in self._taps.items():
+                    active.tapped(node, limit)
         except BaseException:
             state.base.close()
             raise
@@ -224,6 +253,14 @@ class ProcessingThread:
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks."""
         return self._runner.readable(store_name, committed)
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, and keep such records from now on."""
+        return self._runner.tapped(node, limit)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        self._runner.untap(node)
 
     def close(self) -> None:
         """End the thread; a function of the user that does not return keeps it, and the program does not wait for
@@ -293,6 +330,15 @@ class ActiveStreamTask:
             snapshot = StandbySnapshot(self._id, self._builders, self._config, base, self._stamp.processor_metadata)
             store = snapshot.store(store_name) or store
         return ReadableStore(self._id, store, self._committed)
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, and keep up to `limit` of them from now on."""
+        self._task.tap(node, limit)
+        return self._task.tapped(node)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        self._task.untap(node)
 
     def has(self, store_name: str) -> bool:
         """Return whether the task has a store of that name."""

@@ -44,6 +44,7 @@ from penstock.state.query.request import (
     StateQueryResult,
 )
 from penstock.task.standby_task import empty_store
+from penstock.task.taps import TappedRecord
 
 _NOT_RUNNING = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE, "Query requires a running active task, but the instance is rebalancing."
@@ -246,6 +247,16 @@ class TaskQueries:
         columns = load("penstock.state.query.columns", "A table").StateColumns(found[0].store)
         batches = [batch for each in found for batch in columns.batches(each.task.partition, each.store)]
         return arrow().Table.from_batches(batches, columns.schema)
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, up to `limit` of each task, and keep such records from now
+        on; raises StateStoreNotAvailableError while no task runs."""
+        return self._tasks().tasks.tapped(node, limit)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        if self._running is not None:
+            self._running.tasks.untap(node)
 
     def _readable(self, store_name: str, stale: bool) -> list[ReadableStore]:
         """Return the stores that may be read; stale: also those that may be behind, at any time."""

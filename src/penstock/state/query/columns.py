@@ -192,6 +192,19 @@ def columns_of(records: Sequence[Any], key_serde: Serde | None, value_serde: Ser
     ]
 
 
+def tapped_columns(records: Sequence[Any]) -> list[Column]:
+    """Return the columns of records of a tap: those of records in memory, and where each of them was."""
+    where = (("task", pa.string()), ("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
+    return [*columns_of(records, None, None), *(_attribute(name, type) for name, type in where)]
+
+
+def _attribute(name: str, type: pa.DataType) -> Column:
+    def part(_: Any, record: Any) -> Any:
+        return getattr(record, name)
+
+    return Column(name, None, type, part, part)
+
+
 def _of_objects(name: str, serde: Serde | None, part: Part, entries: Sequence[tuple[Any, Any]]) -> Column:
     try:
         found = pa.array([part(key, record) for key, record in entries]).type

@@ -8,7 +8,7 @@ source process share a control directory, one for each run, so that no run reads
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,14 +20,17 @@ from pyspark.sql.streaming.query import StreamingQuery
 from penstock.errors import StreamsError
 from penstock.host.spark import session
 from penstock.host.spark.planner import epoch_planner
+from penstock.host.spark.planner.taps import read_tapped, read_taps, write_taps
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import failure_of_exception
 from penstock.host.spark.protocol.rows import SCHEMA_DDL
 from penstock.host.spark.versions import FEATURES, map_in_arrow, repartition_by_id
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
+from penstock.host.tapped_records import decoded_records
 from penstock.private_files import private_directory
 from penstock.record import TopicPartition
+from penstock.task.taps import TappedRecord
 
 _TITLE_CHARACTERS = 400
 LOOK_SECONDS = 0.05
@@ -132,6 +135,12 @@ class RunningQuery:
         """Plan nothing after the running epoch."""
         with suppress(FileNotFoundError):  # the query has ended
             (self._control / epoch_planner.PAUSE_FILE).touch()
+
+    def tapped(self, taps: Mapping[str, int], node: str) -> list[TappedRecord]:
+        """Return the last records that have reached a node, and let the coming epochs keep those of `taps`."""
+        if read_taps(self._control) != taps:
+            write_taps(self._control, taps)
+        return decoded_records(read_tapped(self._control).get(node, ()))
 
     def resume(self) -> None:
         """Plan epochs again."""

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +58,7 @@ from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
 from penstock.state.restore_listener import StateRestoreListener
+from penstock.task.taps import TappedRecord
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +93,8 @@ class SparkHost:
         self._new_manifests = NewManifests(self._checkpoint)
         self._session = SessionUse(config, self._directory)
         self._query: RunningQuery | None = None
+        self._tapping = threading.Lock()
+        self._taps: dict[str, int] = {}
         self._supervisor: threading.Thread | None = None
         self._lock = CheckpointLock(self._checkpoint, self._directory, self._application_id)
         self._guarantee = ""
@@ -231,6 +234,19 @@ class SparkHost:
     def measured(self) -> Measured:
         """Return what was measured, as of the last committed epoch."""
         return self._figures.measured()
+
+    def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
+        """Return the last records that have reached a node, as of the last committed epoch, and let the coming ones
+        keep such records; none while no query runs."""
+        with self._tapping:
+            self._taps[node] = limit
+            return [] if self._query is None else self._query.tapped(self._taps, node)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        with self._tapping:
+            if self._taps.pop(node, None) is not None and self._query is not None:
+                self._query.tapped(self._taps, node)
 
     def _is_running(self) -> bool:
         return self._query is not None and self._query.is_active

@@ -79,6 +79,13 @@ class CheckpointWatch:
         """Raise UnsupportedOperationError."""
         self.pause()
 
+    def tapped(self, node: str, limit: int) -> NoReturn:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def untap(self, node: str) -> None:
+        """Do nothing: there are no taps."""
+
     def _follow(self) -> None:
         """Take the manifests that are new."""
         with self._following:

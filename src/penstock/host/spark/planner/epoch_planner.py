@@ -34,6 +34,7 @@ from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.admission_control import AdmissionControl
 from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.host.spark.planner.lagging import held_bytes, lagging_inputs
+from penstock.host.spark.planner.taps import read_taps
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
@@ -233,6 +234,7 @@ class EpochPlanner:
         carried = carried_ranges(manifest, placement)
         lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
         held = held_bytes(manifest)
+        taps = read_taps(self._control)
         count = placement.partitions[0]
         parts: list[EpochPartition] = [EpochPartition([], [], GlobalControl.of(end), None) for _ in range(count)]
         for task, place in placement.places.items():
@@ -247,6 +249,7 @@ class EpochPlanner:
                 lagging_inputs(placement, task, lagging, held, self._admission.held_bound),
                 end.idle_ms,
                 end.planned_ms < start.planned_ms,
+                taps,
             )
             part.controls.append((task, control))
             for tp in placement.inputs_of(task, description.topology.repartition_topics):

@@ -34,7 +34,8 @@ class GlobalControl(NamedTuple):
 class TaskControl(NamedTuple):
     """What a task knows of its epoch: number, clock (ms), its entry in the manifest of the epoch before, where the rows
     are that were carried to it, the positions of the global stores that it reads, the inputs that lag, how long (ms) it
-    waits for others, and whether the clock is before that of the epoch before."""
+    waits for others, whether the clock is before that of the epoch before, and of which nodes it keeps so many of the
+    last records, for a look at them."""
 
     epoch: int
     planned_ms: int
@@ -44,21 +45,22 @@ class TaskControl(NamedTuple):
     lagging: tuple[TopicPartition, ...] = ()
     idle_ms: int = 0
     clock_went_back: bool = False
+    taps: Mapping[str, int] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """Return the control as a blob."""
         carried = tuple(map(tuple, self.carried))
         positions, lagging = dict(self.global_positions), tuple(map(tuple, self.lagging))
-        times = self.idle_ms, self.clock_went_back
-        return encode_message((self.epoch, self.planned_ms, self.entry.fields(), carried, positions, lagging, *times))
+        rest = self.idle_ms, self.clock_went_back, dict(self.taps)
+        return encode_message((self.epoch, self.planned_ms, self.entry.fields(), carried, positions, lagging, *rest))
 
     @staticmethod
     def decode(blob: bytes) -> TaskControl:
         """Return the control of a blob."""
-        epoch, planned_ms, entry, carried, global_positions, lagging, *times = decode_message(blob)
+        epoch, planned_ms, entry, carried, global_positions, lagging, *rest = decode_message(blob)
         ranges = tuple(map(CarriedRange._make, carried))
         inputs = tuple(map(TopicPartition._make, lagging))
-        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, *times)
+        return TaskControl(epoch, planned_ms, TaskEntry.of_fields(entry), ranges, global_positions, inputs, *rest)
 
     def global_control(self) -> GlobalControl:
         """Return what the global stores know of the epoch."""
@@ -92,7 +94,7 @@ class TaskReport(NamedTuple):
     that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
     sensors of its processors recorded, both as `measuring` gives them; and where changelog topics are written, what its
     group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text). phases: None of a
-    task that had nothing to do."""
+    task that had nothing to do. tapped: the last records that reached the nodes of `TaskControl.taps`, as bytes."""
 
     task: str
     epoch: int
@@ -108,18 +110,21 @@ class TaskReport(NamedTuple):
     sensors: tuple[Any, ...] = ()
     committed: tuple[tuple[str, int, int, str], ...] = ()
     phases: TaskPhases | None = None
+    tapped: Mapping[str, list[bytes]] = MappingProxyType({})
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
-        plain = self._replace(measured=dict(self.measured))
+        plain = self._replace(measured=dict(self.measured), tapped=dict(self.tapped))
         return encode_message((*plain[:4], self.entry.fields(), *plain[5:]))
 
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, taken, *figures, sensors, committed, phases = decode_message(blob)
+        task, epoch, generation, parent, entry, taken, *figures, sensors, committed, phases, tapped = decode_message(
+            blob
+        )
         fields = (TaskEntry.of_fields(entry), tuple(map(tuple, taken)), *figures, tuple(sensors))
-        fields = (*fields, tuple(map(tuple, committed)), None if phases is None else TaskPhases(*phases))
+        fields = (*fields, tuple(map(tuple, committed)), None if phases is None else TaskPhases(*phases), tapped)
         return TaskReport(task, epoch, generation, parent, *fields)
 
 

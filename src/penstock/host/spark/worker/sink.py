@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from pathlib import Path
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -33,6 +34,7 @@ from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_admin, open_checkpoint
+from penstock.host.spark.planner.taps import write_tapped
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
@@ -263,6 +265,7 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
     crash_point("manifest.after_write", end.epoch)
+    write_tapped(Path(description.control_directory), (report.tapped for report in reports))
 
 
 def _longest_write(messages: Sequence[PartitionCommit]) -> float:

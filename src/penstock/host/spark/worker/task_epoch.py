@@ -25,6 +25,7 @@ from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
+from penstock.host.tapped_records import encoded_records
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
@@ -61,6 +62,7 @@ class TaskEpoch:
         self._ahead: tuple[TopicPartition, ...] = ()
         self._change_log = ChangeLog(self._spec.written_changelogs) if description.writes_changelogs else None
         self._committed: tuple[tuple[str, int, int, str], ...] = ()
+        self._tapped: dict[str, list[bytes]] = {}
 
     def run(self, inputs: Iterable[PartitionBatch], printed: PrintBuffer) -> tuple[list[PartitionBatch], TaskReport]:
         """Return output and report; raises StreamsError if the task fails, with nothing done that counts."""
@@ -123,6 +125,8 @@ class TaskEpoch:
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
         task.initialize()
+        for node, limit in control.taps.items():
+            task.tap(node, limit)
         partitions = description.placement.awaitable[self._task]
         wait = InputWait(partitions, frozenset(control.lagging), control.idle_ms)
         self._measuring.process(lambda: task.process(wait))
@@ -133,6 +137,7 @@ class TaskEpoch:
         task.emit_held_results()
         commit = task.prepare_commit()
         self._measuring.take(commit)
+        self._tapped = {node: encoded_records(tapped) for node in control.taps if (tapped := task.tapped(node))}
         task.close()
         return commit
 
@@ -206,6 +211,7 @@ class TaskEpoch:
             measured=self._measuring.measured(),
             sensors=self._measuring.sensors(),
             committed=self._committed,
+            tapped=self._tapped,
         )
 
     def _write_order(self, commit: TaskCommit) -> None:

@@ -105,6 +105,21 @@ class ReadStore:
     arguments: Sequence[Any] = ()
 
 
+@dataclass(frozen=True)
+class ReadTap:
+    """Ask for the last records that have reached a node, and for such records to be kept: `OpenTasks.tapped`."""
+
+    node: str
+    limit: int
+
+
+@dataclass(frozen=True)
+class CloseTap:
+    """Ask for the records of a node to be kept no longer."""
+
+    node: str
+
+
 class Connection:
     """One end of a stream of messages."""
 

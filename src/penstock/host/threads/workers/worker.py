@@ -27,12 +27,14 @@ from penstock.client.api import Admin
 from penstock.config import StreamsConfig
 from penstock.host.layout import Layout
 from penstock.host.sent_program import load_program
+from penstock.host.tapped_records import encoded_records
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.processing import TaskPositions, TaskRunner
+from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.host.threads.workers.messages import (
+    CloseTap,
     Connection,
     LogLine,
     Open,
@@ -40,6 +42,7 @@ from penstock.host.threads.workers.messages import (
     Program,
     ReadPositions,
     ReadStore,
+    ReadTap,
     Ready,
 )
 from penstock.log_context import current_work
@@ -153,13 +156,24 @@ class _Worker:
             while True:
                 asked = connection.receive()
                 try:
-                    answer: object = self._positions(asked) if isinstance(asked, ReadPositions) else self._read(asked)
+                    answer = self._answer(asked)
                 except Exception as error:
                     answer = error
                 connection.send(answer)
 
-    def _positions(self, asked: ReadPositions) -> list[TaskPositions]:
-        return self._runner.positions(asked.store)
+    def _answer(self, asked: object) -> object:
+        match asked:
+            case ReadPositions(store):
+                return self._runner.positions(store)
+            case ReadTap(node, limit):
+                return encoded_records(self._runner.tapped(node, limit))
+            case CloseTap(node):
+                self._runner.untap(node)
+                return None
+            case ReadStore():
+                return self._read(asked)
+            case _:
+                raise TypeError(f"A worker cannot answer {asked!r}.")
 
     def _read(self, asked: ReadStore) -> Any:
         """Return what a call gives, of an iterator as much as one read takes."""

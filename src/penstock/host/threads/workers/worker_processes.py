@@ -19,11 +19,20 @@ from typing import Any, assert_never
 from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
 from penstock.host.layout import Layout
 from penstock.host.sent_program import dump_program, parts_of
+from penstock.host.tapped_records import decoded_records
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskPositions, TaskRunner
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK
-from penstock.host.threads.workers.messages import Open, OpenGlobal, Program, ReadPositions, ReadStore
+from penstock.host.threads.workers.messages import (
+    CloseTap,
+    Open,
+    OpenGlobal,
+    Program,
+    ReadPositions,
+    ReadStore,
+    ReadTap,
+)
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerAction, WorkerDiedError, WorkerProcess
 from penstock.plan.subtopology import TaskId
@@ -31,6 +40,7 @@ from penstock.state.api import CUSTOM, StateStore
 from penstock.state.guarded import GuardedReads
 from penstock.state.typed_store import TypedStore
 from penstock.task.standby_task import StandbySnapshot, empty_store
+from penstock.task.taps import TappedRecord
 
 _NO_WORKER = -1
 
@@ -243,6 +253,20 @@ class WorkerProcesses:
                     store = self._remote(worker, each, store_name, committed)
                     found.append(ReadableStore(each.task, store, each.committed if committed else each.now))
         return sorted(found, key=lambda each: each.task)
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, and keep such records from now on."""
+        found: list[TappedRecord] = []
+        for worker in list(self._workers):
+            with suppress(InvalidStateStoreError):  # its tasks are being opened again
+                found += decoded_records(worker.read(ReadTap(node, limit)))
+        return sorted(found, key=lambda record: TaskId.parse(record.task))
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        for worker in list(self._workers):
+            with suppress(InvalidStateStoreError):
+                worker.read(CloseTap(node))
 
     def _remote(self, worker: WorkerProcess, found: TaskPositions, name: str, committed: bool) -> StateStore:
         """Return a store of a worker, to be read here."""
