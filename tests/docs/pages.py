@@ -35,6 +35,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/notebook.md": 7,
     "docs/queries.md": 5,
     "docs/security.md": 1,
+    "docs/sizing.md": 1,
     "docs/spark.md": 3,
     "docs/threads.md": 1,
     "docs/topics-on-spark.md": 1,
