@@ -27,7 +27,7 @@ from penstock import (
 )
 from penstock.broker.process import BrokerProcess
 from penstock.host.spark.session import make_active
-from tests.docs.pages import converting_orders, given, run_block
+from tests.docs.pages import converting_orders, given, run_block, sections
 from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_examples import Piped, Program, check_on_spark
 from tests.host.support import InputRecord, wait_for
@@ -190,6 +190,17 @@ def test_rows_and_records_as_data_frames(machine: Machine, tmp_path: Path) -> No
     assert machine.values("copy") == [b"1"]
     stored = spark.read.parquet(f"{tmp_path}/counts").collect()
     assert [(row.key, row.value) for row in stored] == [("ann", "Ann")]
+
+
+def test_the_recipe_of_a_lake_table_writes_parquet(machine: Machine) -> None:
+    machine.here.create_topics({"orders": 1})
+    machine.write("orders", '{"product": "tea"}', "{}")
+    page = "docs/cookbook/state.md"
+    lake = str(machine.directory / "parquet")
+    names: dict[str, Any] = {}
+    run_block(page, sections(page)["To a lake table"][0], names, {"/data/lake/orders": lake})
+    KafkaStreams(names["topology"], machine.config({"application.id": "lake"}), spark=machine.session).run_to_end()
+    assert [row.row for row in machine.session.read.parquet(lake).collect()] == ['{"product": "tea"}']
 
 
 def test_topics_as_data_frames(machine: Machine) -> None:
