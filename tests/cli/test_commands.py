@@ -160,9 +160,9 @@ def test_records_in_json_are_copied_with_all_they_have(
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("five", "Line 2 is no JSON"),
-        ("[]", "Line 2 is no record: expected an object with key, value, timestamp, headers"),
-        ('{"vlaue": "x"}', "Line 2 is no record"),
+        ("five", "Line 2 is not JSON"),
+        ("[]", "Line 2 is not a record: expected an object with key, value, timestamp, headers"),
+        ('{"vlaue": "x"}', "Line 2 is not a record"),
         ('{"timestamp": "now"}', "Line 2 has the timestamp 'now': expected milliseconds"),
         ('{"timestamp": -1}', "Line 2 has the timestamp -1"),
         ('{"headers": {"a": "b"}}', """Line 2 has the headers {'a': 'b'}: expected a list of pairs"""),

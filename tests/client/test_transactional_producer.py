@@ -152,7 +152,7 @@ def test_a_member_that_was_counted_out_commits_nothing_and_the_next_transaction_
         with place.member():
             for member in (GroupIdentity(place.group, 99, "somebody"), GroupIdentity(place.group, 1, "else", "static")):
                 producer.send([batch(place.first, b"lost")])
-                with pytest.raises(TaskMigratedError, match=f"counted out the member that commits as {place.id}"):
+                with pytest.raises(TaskMigratedError, match=f"removed the member that commits as {place.id}"):
                     producer.commit({place.first: OffsetAndMetadata(1)}, member)
         assert place.admin.committed_offsets(place.group, [place.first]) == {}
         producer.send([batch(place.first, b"kept")])

@@ -191,7 +191,7 @@ def test_the_broker_dies_between_the_append_and_the_answer(broker: EmbeddedBroke
 def test_what_cannot_be_is_refused(broker: EmbeddedBroker) -> None:
     with pytest.raises(BrokerError, match="there is no API 'Prod'; there are AddOffsetsToTxn, "):
         broker.fail("Prod", "UNKNOWN_SERVER_ERROR")
-    with pytest.raises(BrokerError, match="'NO_SUCH' is no error of Kafka's protocol"):
+    with pytest.raises(BrokerError, match="'NO_SUCH' is not an error of Kafka's protocol"):
         broker.fail("Produce", "NO_SUCH")
     with pytest.raises(BrokerError, match="at least 1"):
         broker.drop_connection("Produce", times=0)

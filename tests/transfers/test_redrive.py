@@ -202,7 +202,7 @@ def test_a_record_that_is_no_dead_letter_is_named(case: Case) -> None:
     case.fail(b"a", ValueError())
     refused = case.run("redrive", case.queue)
     assert refused.code == 1
-    assert f"topic {case.queue}, partition 0, offset 0 is no dead letter" in refused.err
+    assert f"topic {case.queue}, partition 0, offset 0 is not a dead letter" in refused.err
     assert "__streams.errors.exception, __streams.errors.partition" in refused.err
     assert case.values() == []
     answer = case.redrive("--skip-invalid")

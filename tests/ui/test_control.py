@@ -93,7 +93,7 @@ def test_it_is_not_asked_by_a_link_or_an_address(controlled: Controlled) -> None
 )
 def test_pages_of_other_sites_cannot_ask(controlled: Controlled, headers: dict[str, str]) -> None:
     answer = controlled.post("pause", **headers)
-    assert (answer.status_code, answer.json()["error"]) == (403, "A page of another site asked for this.")
+    assert (answer.status_code, answer.json()["error"]) == (403, "The request came from a page of another site.")
     assert not controlled.shown.streams.is_paused()
 
 

@@ -85,4 +85,4 @@ def _error_code(name: str) -> ErrorCode:
     try:
         return ErrorCode[name.lower()]
     except KeyError:
-        raise BrokerError(f"{name!r} is no error of Kafka's protocol, such as NOT_LEADER_OR_FOLLOWER") from None
+        raise BrokerError(f"{name!r} is not an error of Kafka's protocol, such as NOT_LEADER_OR_FOLLOWER") from None

@@ -28,7 +28,7 @@ def mirror(
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="NAME|PATTERN", help="Topics to leave out.")
     ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="What the names in the target begin with.")] = "",
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the names in the target.")] = "",
     renames: Annotated[
         list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="The name of a topic in the target.")
     ] = None,
@@ -40,10 +40,12 @@ def mirror(
         ),
     ] = None,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Of new topics; -1 for the default of the target.")
+        int,
+        typer.Option("--replication-factor", "-r", help="Replicas of new topics; -1: the target's default."),
     ] = -1,
     exclude_configs: Annotated[
-        list[str] | None, typer.Option("--exclude-config", metavar="KEY", help="A configuration that new topics lack.")
+        list[str] | None,
+        typer.Option("--exclude-config", metavar="KEY", help="A configuration not to copy."),
     ] = None,
     refresh: Annotated[
         float, typer.Option("--refresh", min=0.1, metavar="SECONDS", help="How often to look for new topics.")

@@ -103,7 +103,7 @@ def produce(
 ) -> None:
     """Write each line of standard input to a topic as a record; the text null stands for no key and no value.
 
-    A topic that is missing is made if the broker makes topics (auto.create.topics.enable).
+    The broker creates a missing topic if its auto.create.topics.enable is true.
     """
     if as_json and key_separator is not None:
         raise typer.BadParameter("a line of --json has its key in the object", param_hint="--key-separator")
@@ -155,10 +155,10 @@ def _json_lines(source: TextIO, serdes: _Serdes) -> Iterator[_Line]:
         try:
             found = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise StreamsError(f"Line {number} is no JSON: {error}; got {line.rstrip()!r:.100}.") from error
+            raise StreamsError(f"Line {number} is not JSON: {error}; got {line.rstrip()!r:.100}.") from error
         if not isinstance(found, dict) or not found.keys() <= {*_FIELDS, *_Place._fields}:
             raise StreamsError(
-                f"Line {number} is no record: expected an object with {', '.join(_FIELDS)}, each of them optional; "
+                f"Line {number} is not a record: expected an object with {', '.join(_FIELDS)}, each of them optional; "
                 f"got {line.rstrip()!r:.100}."
             )
         timestamp, headers = found.get("timestamp"), found.get("headers")

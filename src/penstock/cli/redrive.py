@@ -42,7 +42,7 @@ def redrive(
     ] = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="The most records to write.")] = None,
     skip_invalid: Annotated[
-        bool, typer.Option("--skip-invalid", help="Pass over records that are no dead letters.")
+        bool, typer.Option("--skip-invalid", help="Skip records that are not dead letters.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")] = False,
     as_json: AsJson = False,

@@ -57,7 +57,7 @@ def run(
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run the topology of a program. Where it names no bootstrap.servers an embedded broker runs for as long."""
+    """Run the topology of a program. If it names no bootstrap.servers, an embedded broker runs with it."""
     overrides: dict[str, Any] = parsed_settings(config)
     if host is not None:
         overrides["penstock.host"] = host.value

@@ -46,7 +46,7 @@ def create(
 
 @app.command("list")
 def list_topics(
-    internal: Annotated[bool, typer.Option("--internal", help="Kafka's own topics too.")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Show Kafka's own topics too.")] = False,
     as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
@@ -111,7 +111,7 @@ def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:
 @app.command()
 def configs(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    all_keys: Annotated[bool, typer.Option("--all", help="Those too that the topic does not set itself.")] = False,
+    all_keys: Annotated[bool, typer.Option("--all", help="Show also what the topic does not set itself.")] = False,
     as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
@@ -133,7 +133,7 @@ def alter(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A configuration; may be given again.")
     ] = None,
     deletions: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="A key whose default is to apply again.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="A key to set back to its default.")
     ] = None,
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="A larger number of partitions.")

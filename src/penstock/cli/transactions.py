@@ -175,7 +175,8 @@ def abort(
         int | None, typer.Option("--producer-epoch", metavar="EPOCH", help="The epoch of its producer.")
     ] = None,
     coordinator_epoch: Annotated[
-        int | None, typer.Option("--coordinator-epoch", metavar="EPOCH", help="That of the marker.")
+        int | None,
+        typer.Option("--coordinator-epoch", metavar="EPOCH", help="The coordinator epoch of the marker."),
     ] = None,
     as_json: AsJson = False,
     servers: Servers = None,

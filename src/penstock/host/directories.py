@@ -52,5 +52,5 @@ def own_checkpoint_directory(path: Path) -> None:
         private_directory(path)
     elif path.stat().st_mode & stat.S_IWOTH:
         _log.warning(
-            "Everybody may write to the checkpoint %s, and thus run code as this user: chmod o-w %s", path, path
+            "All users may write to the checkpoint %s, and thus run code as this user: chmod o-w %s", path, path
         )

@@ -40,7 +40,7 @@ def source_order(*given: object) -> tuple[Any, tuple[Any, ...], Options]:
     if left and _is_function(left[0]):
         options["timestamp_extractor"] = left.pop(0)
     if not left:
-        raise TypeError("Expected the name of the source and its topics behind the offset reset.")
+        raise TypeError("Expected the name of the source and its topics after the offset reset.")
     name = left.pop(0)
     if name is not None and not isinstance(name, str):
         raise TypeError(
@@ -73,7 +73,7 @@ def global_order(*given: Any) -> GlobalOrder:
     if len(given) not in (5, 6) or not all(each is None or isinstance(each, Serde) for each in serdes):
         raise TypeError(
             "Expected store, source, topic, processor and supplier, and everything else by keyword; or in Java's "
-            "order store, source, key serde, value serde, topic, processor and supplier. Got behind the source: "
+            "order store, source, key serde, value serde, topic, processor and supplier. Got after the source: "
             f"{given!r}."
         )
     *extractor, key_serde, value_serde, topic, processor, supplier = given

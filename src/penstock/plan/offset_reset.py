@@ -26,7 +26,7 @@ class AutoOffsetReset:
 
     @staticmethod
     def latest() -> OffsetReset:
-        """Return the value to begin behind the last record."""
+        """Return the value to begin after the last record."""
         return OffsetReset(LATEST)
 
     @staticmethod

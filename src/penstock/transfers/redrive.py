@@ -118,8 +118,8 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
     if missing or not partition.removeprefix("-").isdecimal():
         lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {partition!r}"
         raise NotADeadLetterError(
-            f"The record at topic {record.topic}, partition {record.partition}, offset {record.offset} is no dead "
-            f"letter of Kafka Streams: {lacks}. Pass over such records with --skip-invalid."
+            f"The record at topic {record.topic}, partition {record.partition}, offset {record.offset} is not a dead "
+            f"letter of Kafka Streams: {lacks}. Skip such records with --skip-invalid."
         )
     return DeadLetter(
         said[HEADER_ERRORS_EXCEPTION] or "",
@@ -155,7 +155,7 @@ class Redrive:
 
     dead_letter_topic: the topic of the dead letters. letters: by origin and class of errors. not_selected: dead letters
     that are left for another run. without_source: errors of punctuators, which have no record. invalid: records that
-    are no dead letters.
+    are not dead letters.
     """
 
     dead_letter_topic: str
@@ -186,7 +186,7 @@ class RedriveOptions:
     """How to redrive.
 
     to: a topic for all records; None for the topic and partition that each came from. limit: the most records.
-    skip_invalid: pass over records that are no dead letters.
+    skip_invalid: skip records that are not dead letters.
     """
 
     selection: Selection = Selection()

@@ -125,7 +125,7 @@ class Observer:
             try:
                 self.look()
             except Exception:
-                _log.exception("The application could not be looked at; it runs on, and is looked at again.")
+                _log.exception("The pages could not read the figures of the application; they try again.")
             if self._closed.wait(INTERVAL_MS / 1000):
                 return
 

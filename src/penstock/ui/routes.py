@@ -171,7 +171,7 @@ class _Routes:
         assert self._control is not None
         control, asked_by = self._control, "an unknown address" if request.client is None else request.client.host
         if is_from_other_site(request.headers):
-            raise RefusedActionError(403, "A page of another site asked for this.")
+            raise RefusedActionError(403, "The request came from a page of another site.")
         return await self._call(lambda: control.act(action, token, asked_by))
 
     async def _metrics(self, request: Request) -> Response:

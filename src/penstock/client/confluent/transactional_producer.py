@@ -207,8 +207,8 @@ class ConfluentTransactionalProducer:
             )
         if error.code() in COUNTED_OUT:
             raise TaskMigratedError(
-                f"The group has counted out the member that commits as {self._transactional_id}: "
-                f"{error.str().rstrip('.')}. Its tasks belong to others, or will be opened again."
+                f"The group has removed the member that commits as {self._transactional_id}: "
+                f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again."
             )
         if error.code() not in FORBIDDEN and (error.fatal() or error.code() in _OVER):
             raise RetriableError(

@@ -119,7 +119,7 @@ class ExactlyOnceOutput:
         if self._member is None:
             self._member = self._membership.identity()
         if self._member is None:
-            raise TaskMigratedError("The instance is no member of its group: its tasks belong to others.")
+            raise TaskMigratedError("The instance is not a member of its group: its tasks belong to other instances.")
         return self._member
 
     def _committing_member(self) -> GroupIdentity:
@@ -127,8 +127,8 @@ class ExactlyOnceOutput:
         self._member = None
         if now is None or now.member_id != begun.member_id:
             raise TaskMigratedError(
-                f"The group {begun.group} has counted out the member {begun.member_id}, which began the transaction: "
-                "its tasks were others' meanwhile."
+                f"The group {begun.group} has removed the member {begun.member_id}, which began the transaction: "
+                "other instances have had its tasks since."
             )
         return now
 

@@ -88,8 +88,8 @@ class Standbys:
         with self._lock:
             if self._copies.get(task) is not copy:
                 raise InvalidStateStoreError(
-                    f"Task {task} is no standby here any more: it runs, or another instance has it. Get its stores "
-                    "again."
+                    f"Task {task} is no longer a standby task here: it runs, or another instance has it. Get its "
+                    "stores again."
                 )
             yield
 

@@ -318,8 +318,8 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     plan = inputs.plan(rules) if inputs.members else Plan({}, {})
     if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
-            f"This instance (rules of version {VERSION}) assigns tasks otherwise than the leader of the group (version "
-            f"{data.version}). Run the same version of Penstock and of the program in all instances."
+            f"This instance (rules of version {VERSION}) assigns tasks by other rules than the leader of the group "
+            f"(version {data.version}). Run the same version of Penstock and of the program in all instances."
         )
     active = given(plan, inputs.candidates())
     standbys = plan.standby[name] | (plan.active[name] - active[name]) & rules.stateful
