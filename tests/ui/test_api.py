@@ -41,6 +41,8 @@ def test_the_overview_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
         "state": "RUNNING",
         "paused": False,
         "watched": False,
+        "unseen": None,
+        "members": None,
         "error": None,
         "errors": 0,
         "uptime_ms": 2_250,
@@ -154,10 +156,11 @@ def test_tasks_are_shown_with_positions_ends_and_lags(shown: Shown) -> None:
     shown.host.tasks().positions = {"0_1": (10, 50)}
     shown.after(10)
     partition = {"topic": "lines", "partition": 1, "committed_offset": 10, "end_offset": 50, "lag": 40}
-    of_task = {"stream_time_at_ms": None, "lag": 40}
+    of_task = {"worker": None, "stream_time_at_ms": None, "lag": 40}
     assert shown.json("/api/v1/tasks") == {
         "seen_at_ms": 1_000_010,
         "tasks": [{"topology": "", "task": "0_1", "processed": 9, "dropped": 2, **of_task, "partitions": [partition]}],
+        "groups": [],
         "standby_tasks": [{"topology": "", "task": "1_0"}],
         "restoring_tasks": [],
         "problems": [],

@@ -1,4 +1,4 @@
-"""`penstock ui FILE`: the pages of an application that another process runs."""
+"""`penstock ui FILE`: the pages of an application that other processes run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from penstock.cli.run import DEFAULT_UI_PORT, File
 from penstock.config import StreamsConfig
 from penstock.extras import load
 from penstock.host.api import Host
-from penstock.host.open import open_watch
+from penstock.host.open import keeps_checkpoint, open_watch
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
@@ -34,8 +34,8 @@ def ui(
     ] = DEFAULT_UI_PORT,
     config: Settings = None,
 ) -> None:
-    """Show over HTTP an application that another process runs, from its checkpoint, and what FILE would change, until
-    Ctrl-C."""
+    """Show over HTTP an application that another process runs, until Ctrl-C: on Spark from its checkpoint, with what
+    FILE would change; on threads from the brokers."""
     program = load_program(file)
     settings = program.configured({**parsed_settings(config), "penstock.ui.port": port, "penstock.ui.control": False})
     own = StreamsConfig({key: value for key, value in settings.given().items() if key not in _OF_THE_APPLICATION})
@@ -46,7 +46,7 @@ def ui(
         return list(evolution.lines()) if evolution.differences else []
 
     with terminating(), _Watched(program.topology, own) as streams:
-        server = server_class(streams, settings, changes)
+        server = server_class(streams, settings, changes if keeps_checkpoint(own) else None)
         try:
             streams.await_termination()
         finally:

@@ -27,17 +27,17 @@ _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.
 """Name of the host -> module and class of what reads its state; called with the built topology and the
 configuration."""
 
-
-_WATCHES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.driver.watching", "CheckpointWatch")}
+_WATCHES: Mapping[str, tuple[str, str]] = {
+    "spark": ("penstock.host.spark.driver.watching", "CheckpointWatch"),
+    "threads": ("penstock.host.threads.watching", "GroupWatch"),
+}
 """Name of the host -> module and class of what follows an application that another process runs; called as those of
 _QUERIES."""
 
 
 def open_watch(built: BuiltTopology, config: StreamsConfig) -> Host:
-    """Return what follows, from its checkpoint, an application that another process runs; not yet started.
-
-    Raises ConfigError if the host keeps no checkpoint that others can read, or one of its packages is not installed.
-    """
+    """Return what follows an application that another process runs, from its checkpoint, or from the brokers where its
+    host keeps none; not yet started. Raises ConfigError if one of the host's packages is not installed."""
     watch: Host = _load(_WATCHES, config)(built, config)
     return watch
 
@@ -63,6 +63,11 @@ def open_host(
     factory = _load(_FACTORIES, config)
     host: Host = factory(built, config, session=session, until_end=until_end, restore_listener=restore_listener)
     return host
+
+
+def keeps_checkpoint(config: StreamsConfig) -> bool:
+    """Return whether the host that `penstock.host` names keeps a checkpoint that other programs can read."""
+    return config["penstock.host"] in _QUERIES
 
 
 def check_host(config: StreamsConfig) -> None:

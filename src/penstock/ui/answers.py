@@ -59,18 +59,18 @@ class Answers:
             "state": application.state().value,
             "paused": application.is_paused(),
             "watched": look.statistics.get("watched", False),
+            "unseen": look.unseen,
+            "members": None if look.unseen is None else sum(len(group["members"]) for group in self._groups(look)),
             "error": None if error is None else str(error),
-            "errors": application.uncaught_errors()[0],
+            "errors": self.errors()["count"],
             "uptime_ms": self.observer.uptime_ms,
             "seen_at_ms": look.time_ms,
             "records_in": look.statistics.get("records_in", 0),
-            "records_out": look.statistics.get("records_out", 0),
+            "records_out": look.statistics.get("records_out", 0) if look.unseen is None else None,
             "records_in_per_second": rates.records_in,
-            "records_out_per_second": rates.records_out,
+            "records_out_per_second": rates.records_out if look.unseen is None else None,
             "records_processed_per_second": rates.processed,
-            "records_dropped": sum(
-                sum(look.statistics_of(name).get("dropped", {}).values()) for name in application.running_topologies()
-            ),
+            "records_dropped": self._records_dropped(look),
             "dropped": self.topologies.dropped(),
             "lag": look.lag,
             "lag_per_second": rates.lag,
@@ -90,6 +90,13 @@ class Answers:
                 for name, topology in application.running_topologies().items()
             ],
         }
+
+    def _records_dropped(self, look: Look) -> int | None:
+        """Return how many records were dropped since the start; None if that is not known."""
+        if look.unseen is not None:
+            return None
+        names = self.observer.application.running_topologies()
+        return sum(sum(look.statistics_of(name).get("dropped", {}).values()) for name in names)
 
     def _commit(self, look: Look, topology: str) -> Answer | None:
         """Return the last commit of a topology: its number, its time, and how long ago it was."""
@@ -138,8 +145,8 @@ class Answers:
         return {task: time for task, time in found.items() if not here or task in here}
 
     def errors(self) -> Answer:
-        """Return the errors that have stopped all tasks: their number since the start, and the last ones, the newest
-        first."""
+        """Return the errors that have stopped all tasks: their number since the start, None if another process runs the
+        tasks, and the last ones, the newest first."""
         count, last = self.observer.application.uncaught_errors()
         shown = [
             {
@@ -150,7 +157,7 @@ class Answers:
             }
             for each in reversed(last)
         ]
-        return {"count": count, "errors": shown}
+        return {"count": None if self.observer.newest.statistics.get("watched") else count, "errors": shown}
 
     @property
     def dead_letter_topic(self) -> str | None:
@@ -205,8 +212,9 @@ class Answers:
                     {
                         "topology": name,
                         "task": id,
-                        "processed": statistics.get("processed", {}).get(id, 0),
-                        "dropped": statistics.get("dropped", {}).get(id, 0),
+                        "worker": statistics.get("workers", {}).get(id),
+                        "processed": statistics.get("processed", {}).get(id, 0) if look.unseen is None else None,
+                        "dropped": statistics.get("dropped", {}).get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),
                         "lag": task.lag,
                         "partitions": partitions,
@@ -215,10 +223,16 @@ class Answers:
         return {
             "seen_at_ms": look.time_ms,
             "tasks": found,
+            "groups": self._groups(look),
             "standby_tasks": self._of_tasks(look, "standbys"),
             "restoring_tasks": self._of_tasks(look, "restoring"),
             "problems": [seen.problem for seen in look.topologies.values() if seen.problem],
         }
+
+    def _groups(self, look: Look) -> list[Answer]:
+        """Return the groups of an application that is watched from outside, with their members."""
+        groups = {name: look.statistics_of(name).get("group") for name in look.topologies}
+        return [{"topology": name, **group} for name, group in groups.items() if group is not None]
 
     def _of_tasks(self, look: Look, figure: str) -> list[Answer]:
         """Return the tasks that a figure of the host names."""

@@ -57,9 +57,16 @@ class Look:
 
     @property
     def processed(self) -> int:
-        """How many records all tasks have processed since the start, those of repartition topics too."""
+        """How many records all tasks have processed since the start, those of repartition topics too; where that is not
+        known, how far they have committed."""
         each = self.statistics.get("topologies", {"": self.statistics})
-        return sum(sum(figures.get("processed", {}).values()) for figures in each.values())
+        return sum(sum(figures.get("processed", figures.get("advanced", {})).values()) for figures in each.values())
+
+    @property
+    def unseen(self) -> str | None:
+        """What cannot be known of the application from outside, None if nothing is hidden."""
+        found: str | None = self.statistics.get("unseen")
+        return found
 
     def statistics_of(self, topology: str) -> Mapping[str, Any]:
         """Return the figures of one topology."""

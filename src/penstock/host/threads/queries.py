@@ -20,7 +20,7 @@ from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness, TaskMetadata
 from penstock.host.layout import Layout
-from penstock.host.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.task_positions import ANSWER_MS, Committed, TaskPositions
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
@@ -224,14 +224,8 @@ class TaskQueries:
         """Return how far each task of this instance is: what the group has committed, and the ends of its partitions.
         Raises KafkaError if the brokers do not answer."""
         running = self._tasks()
-        group = str(self._config.required("application.id"))
-
-        def committed(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-            found = admin.committed_offsets(group, partitions, stable=False)
-            return {partition: position.offset for partition, position in found.items()}
-
         groups = {task: running.layout.groups[task] for task in running.tasks.open_tasks()}
-        return self._positions.metadata(groups, committed)
+        return self._positions.metadata(groups, committed_by(str(self._config.required("application.id"))))
 
     def table(self, store_name: str) -> Any:
         """Return the entries of a store that this instance has; see `state.query.columns`.
@@ -278,6 +272,16 @@ class TaskQueries:
         if self._running is None:
             raise StateStoreNotAvailableError("The application does not run in this process: it has no stores to read.")
         return self._running
+
+
+def committed_by(group: str) -> Committed:
+    """Return what asks for the positions that a group has committed."""
+
+    def committed(admin: Admin, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        found = admin.committed_offsets(group, partitions, stable=False)
+        return {partition: position.offset for partition, position in found.items()}
+
+    return committed
 
 
 def _answer(request: StateQueryRequest, readable: ReadableStore) -> QueryResult:

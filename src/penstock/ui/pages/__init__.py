@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from penstock.ui.answers import Answers
-from penstock.ui.markup import Markup
+from penstock.ui.markup import Markup, element
 from penstock.ui.pages import changes, commits, control, errors, overview, state, tasks, topology
 from penstock.ui.pages.layout import Page, document
 from penstock.ui.parameters import Parameters
@@ -20,6 +20,7 @@ class Pages:
 
     def __init__(self, answers: Answers, actions: Sequence[str] = ()) -> None:
         """Show what `answers` says. actions: those that the application takes."""
+        self._answers = answers
         self._application_id = str(answers.config["application.id"])
         self._control_page = control.page(answers, actions)
         self.all: Sequence[Page] = (
@@ -31,7 +32,9 @@ class Pages:
 
     def html(self, page: Page, parameters: Parameters) -> str:
         """Return a whole page."""
-        return document(self._application_id, self.all, page, parameters, {})
+        unseen = self._answers.observer.newest.unseen
+        added = {} if unseen is None else {"unseen": element("p", unseen, class_="empty")}
+        return document(self._application_id, self.all, page, parameters, added)
 
     def control(self, outcome: Markup) -> str:
         """Return the page on control after an action, with its `outcome_of`."""

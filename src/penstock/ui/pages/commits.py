@@ -19,7 +19,11 @@ _BAR_WIDTH: Final = 12
 
 def page(answers: Answers) -> Page:
     """Return the page."""
-    return Page("/commits", "Commits", lambda parameters: _sections(answers.commits()))
+    return Page(
+        "/commits",
+        "Commits",
+        lambda parameters: {} if answers.observer.newest.unseen is not None else _sections(answers.commits()),
+    )
 
 
 def _sections(answer: Answer) -> Sections:

@@ -33,7 +33,11 @@ def _errors(answer: Answer) -> Sections:
         )
         for each in answer["errors"]
     ]
-    count = f"Errors that have stopped all tasks since the start: {answer['count']}."
+    count = (
+        "Errors that stop all tasks are known only to the process that runs the application."
+        if answer["count"] is None
+        else f"Errors that have stopped all tasks since the start: {answer['count']}."
+    )
     return {"count": element("p", count), "errors": joined(shown)}
 
 

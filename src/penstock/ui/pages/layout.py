@@ -30,9 +30,9 @@ class Page(NamedTuple):
     fixed: Callable[[Parameters], Sections] = no_sections
 
 
-def document(application_id: str, menu: Sequence[Page], page: Page, parameters: Parameters, outcome: Sections) -> str:
-    """Return a whole page. menu: all pages. outcome: sections on what became of an action."""
-    sections = {**page.live(parameters), **outcome, **page.fixed(parameters)}
+def document(application_id: str, menu: Sequence[Page], page: Page, parameters: Parameters, added: Sections) -> str:
+    """Return a whole page. menu: all pages. added: sections between those that change and the others."""
+    sections = {**page.live(parameters), **added, **page.fixed(parameters)}
     query = f"?{urlencode(dict(parameters))}" if parameters else ""
     links = [element("a", each.title, href=each.path, aria_current="page" if each is page else None) for each in menu]
     head = element(

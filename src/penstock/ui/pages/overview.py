@@ -8,7 +8,7 @@ from typing import Any
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, rate
-from penstock.ui.markup import Markup, element, table
+from penstock.ui.markup import Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, of_topology, state_line
 from penstock.ui.topologies import Answer
@@ -43,7 +43,7 @@ def _sections(answer: Answer) -> Sections:
             ),
         ),
         "topologies": commits_table(answer),
-        "dropped": _dropped(answer["dropped"]),
+        "dropped": joined([] if answer["records_dropped"] is None else [_dropped(answer["dropped"])]),
         "about": element("p", f"Penstock {answer['version']}, host {answer['host']}.", class_="empty"),
     }
 

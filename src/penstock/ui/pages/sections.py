@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
+from penstock.errors import counted
 from penstock.notebook import time_text
 from penstock.ui.formatting import NONE, duration, number
 from penstock.ui.markup import Markup, element, joined, table
@@ -33,13 +34,22 @@ def state_line(answer: Answer) -> Markup:
     keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
     if answer["watched"]:
         badge = element("strong", "WATCHED", class_="state created")
-        keeps_up = f"Another process runs it, or none does: see its last commit. {keeps_up}"
+        keeps_up = f"{_run_by(answer['members'])} {keeps_up}"
     lines = [element("p", badge, " ", keeps_up, role="status")]
     if answer["error"] is not None:
         lines.append(element("pre", answer["error"], class_="problem"))
     problems = [each for each in answer["topologies"] if each["problem"] is not None]
     lines += [element("p", f"{each['name']} {each['problem']}".strip(), class_="problem") for each in problems]
     return joined(lines)
+
+
+def _run_by(members: int | None) -> str:
+    """Return who runs an application that this process watches. members: of its group, None if it has none."""
+    if members is None:
+        return "Another process runs it, or none does: see its last commit."
+    return (
+        f"Its group has {counted(members, 'member')}." if members else "No process runs it: its group has no members."
+    )
 
 
 def _keeps_up(answer: Answer) -> str:

@@ -12,8 +12,10 @@ from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import of_topology
 from penstock.ui.topologies import Answer
 
-_TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#")
+_TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#", "Worker")
 _PARTITION_COLUMNS: Final = ("Task", "Topic", "Partition#", "Committed#", "End#", "Lag#")
+_OTHER_COLUMNS: Final = ("Task", "What it does")
+_MEMBER_COLUMNS: Final = ("Topology", "Member", "Client", "Host")
 
 
 def page(answers: Answers) -> Page:
@@ -41,6 +43,7 @@ def _sections(answer: Answer) -> Sections:
             number(task["dropped"]),
             NONE if task["stream_time_at_ms"] is None else time_text(task["stream_time_at_ms"]),
             number(task["lag"]),
+            NONE if task["worker"] is None else task["worker"],
         )
         for task in answer["tasks"]
     ]
@@ -49,9 +52,19 @@ def _sections(answer: Answer) -> Sections:
         for kind, key in (("standby", "standby_tasks"), ("restoring its state", "restoring_tasks"))
         for task in answer[key]
     ]
+    members = [
+        (group["topology"], member["member"], member["client"], member["host"])
+        for group in answer["groups"]
+        for member in group["members"]
+    ]
+    groups = {"members": table("Members of the group", _MEMBER_COLUMNS, members, "The group has no members.")}
     return {
         "problems": joined(element("p", each, class_="problem") for each in answer["problems"]),
         "tasks": table("Tasks", _TASK_COLUMNS, records, "No task runs here."),
         "partitions": table("Partitions", _PARTITION_COLUMNS, partitions, "No task reads a topic of the brokers."),
-        "others": table("Other tasks", ("Task", "What it does"), others, "No standby task, and none that restores."),
+        **(
+            groups
+            if answer["groups"]
+            else {"others": table("Other tasks", _OTHER_COLUMNS, others, "No standby task, and none that restores.")}
+        ),
     }

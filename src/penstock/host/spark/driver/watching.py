@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.errors import StateStoreNotAvailableError, UnsupportedOperationError
+from penstock.errors import StateStoreNotAvailableError
 from penstock.host.api import HostListener, StateQueries
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
 from penstock.host.spark.driver.figures import Figures
 from penstock.host.spark.query.queries import CheckpointQueries
+from penstock.host.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 
 
-class CheckpointWatch:
+class CheckpointWatch(Watching):
     """Follows the commits of an application that another process runs (implements Host); it runs and changes
     nothing."""
 
@@ -64,27 +65,6 @@ class CheckpointWatch:
         """Release what was opened, and return True."""
         self._queries.close()
         return True
-
-    def pause(self) -> NoReturn:
-        """Raise UnsupportedOperationError, as all that would change the application."""
-        raise UnsupportedOperationError("Another process runs this application: this one only watches its checkpoint.")
-
-    resume = clean_up = reset = pause
-
-    def rebalance(self, reason: str) -> None:
-        """Raise UnsupportedOperationError."""
-        self.pause()
-
-    def table(self, store_name: str) -> Any:
-        """Raise UnsupportedOperationError."""
-        self.pause()
-
-    def tapped(self, node: str, limit: int) -> NoReturn:
-        """Raise UnsupportedOperationError."""
-        self.pause()
-
-    def untap(self, node: str) -> None:
-        """Do nothing: there are no taps."""
 
     def _follow(self) -> None:
         """Take the manifests that are new."""

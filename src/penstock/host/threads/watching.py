@@ -1,0 +1,185 @@
+"""An application on the threads host as its brokers show it, for a process that does not run it: the members of its
+group, which tasks they have, and how far those are. The rest is known to the instances alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from penstock.client.api import GroupDescription
+from penstock.client.confluent import ConfluentAdmin
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import KafkaError
+from penstock.host.api import HostListener, Staleness, StateQueries, TaskMetadata
+from penstock.host.layout import Layout, layout_of
+from penstock.host.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.threads.queries import TaskQueries, committed_by
+from penstock.host.watching import Watching
+from penstock.metrics.host_metrics import Measured
+from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.record import TopicPartition
+
+UNSEEN: Final = (
+    "The brokers know the members of the group and what it has committed. Output, commits, metrics, errors and state "
+    "are known to the instances alone: see their own pages (penstock.ui.port)."
+)
+
+_DEAD: Final = "Dead"
+
+
+class _Look(NamedTuple):
+    """What the brokers told at one moment. workers: the member that has each task."""
+
+    group: GroupDescription
+    workers: Mapping[TaskId, str]
+    tasks: tuple[TaskMetadata, ...]
+
+    @property
+    def committed(self) -> dict[TopicPartition, int]:
+        """The committed offset of each partition."""
+        return {partition: offset for task in self.tasks for partition, offset in task.committed_offsets.items()}
+
+
+class GroupWatch(Watching):
+    """Follows an application that other processes run (implements Host); it does not join their group."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
+        """Take what to watch; nothing is opened yet."""
+        self._built = built
+        self._config = config
+        self._group = str(config.required("application.id"))
+        self._looking = threading.Lock()  # a client is used by one thread at a time
+        self._admin: ConfluentAdmin | None = None
+        self._positions = TaskPositions(self._client)
+        self._queries = _GroupQueries(built, config, self)
+        self._first: Mapping[TopicPartition, int] = MappingProxyType({})
+        self._last: _Look | None = None
+
+    def start(self, listener: HostListener) -> None:
+        """Look at the group for the first time.
+
+        Raises:
+            MissingSourceTopicError: a source topic does not exist.
+            KafkaError: there is no such group, or the brokers do not answer.
+        """
+        look = self._look()
+        if look.group.state == _DEAD and not look.group.members and not self._has_committed():
+            raise KafkaError(
+                f"There is no group {self._group!r} at {self._config['bootstrap.servers']}: the application has not "
+                "run there, or its group has expired. Start the application first."
+            )
+        listener.on_running()
+
+    def look(self) -> tuple[TaskMetadata, ...]:
+        """Ask the brokers, and return how far each task is; raises StreamsError as `start`."""
+        return self._look().tasks
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return what the brokers told last: records_in and advanced, how many offsets the group has committed since
+        the start, of the inputs that are not the application's own, and of each task; workers, the member that has each
+        task; group, its state and its members; unseen, what brokers do not know; watched, that other processes run the
+        application."""
+        look = self._last
+        if look is None:
+            return {"watched": True, "unseen": UNSEEN}
+        own = self._built.repartition_topics
+        return {
+            "watched": True,
+            "unseen": UNSEEN,
+            "records_in": sum(
+                self._advance(partition, offset)
+                for partition, offset in look.committed.items()
+                if partition.topic not in own
+            ),
+            "advanced": {
+                str(task.task_id): sum(self._advance(*each) for each in task.committed_offsets.items())
+                for task in look.tasks
+            },
+            "workers": {str(task): worker for task, worker in look.workers.items()},
+            "group": {
+                "type": look.group.group_type,
+                "state": look.group.state,
+                "members": [
+                    {"member": each.member_id, "client": each.client_id, "host": each.host}
+                    for each in look.group.members
+                ],
+            },
+        }
+
+    def measured(self) -> Measured:
+        """Return the lag of each partition; nothing else is measured from outside."""
+        tasks = () if self._last is None else self._last.tasks
+        return Measured({}, {}, lags={each: task.lag_of(each) for task in tasks for each in task.topic_partitions})
+
+    def queries(self) -> StateQueries:
+        """Return what knows the stores and how far tasks are; the stores cannot be read from outside."""
+        return self._queries
+
+    def summary(self) -> str:
+        """Return one line for people."""
+        return f"watched by its group at {self._config['bootstrap.servers']}"
+
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+        """Release what was opened, and return True."""
+        with self._looking:
+            self._positions.close()
+        self._queries.close()
+        return True
+
+    # ---------------------------------------- looking
+
+    def _client(self) -> ConfluentAdmin:
+        self._admin = self._admin or ConfluentAdmin(self._config, ANSWER_MS)
+        return self._admin
+
+    def _look(self) -> _Look:
+        """Ask the brokers: topics may have more partitions than before, and the group other members."""
+        with self._looking:
+            topics = self._client().topics()
+            layout = layout_of(self._built, self._config, topics)
+            groups = {  # before its first start, the application has no internal topics
+                task: [partition for partition in group if partition.topic in topics]
+                for task, group in layout.groups.items()
+            }
+            tasks = self._positions.metadata(groups, committed_by(self._group))
+            group = self._client().describe_group(self._group)
+            look = self._last = _Look(group, _workers(layout, group), tasks)
+            self._first = {**look.committed, **self._first}
+        return look
+
+    def _has_committed(self) -> bool:
+        with self._looking:
+            return bool(committed_by(self._group)(self._client(), list(self._first)))
+
+    def _advance(self, partition: TopicPartition, offset: int) -> int:
+        """Return how far a partition was committed since it was seen first; 0 if its positions were reset."""
+        return max(0, offset - self._first[partition])
+
+
+class _GroupQueries(TaskQueries):
+    """Knows the stores of the topology, none of which is here, and how far all tasks of the group are."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, watch: GroupWatch) -> None:
+        super().__init__(built, config, SystemClock())
+        self._watch = watch
+
+    def task_metadata(self) -> tuple[TaskMetadata, ...]:
+        """Return how far each task of the group is; raises StreamsError if the brokers do not tell."""
+        return self._watch.look()
+
+    def staleness(self) -> Staleness:
+        """Return that no commit can be read: brokers do not tell when a group has committed."""
+        return Staleness(0, 0, None)
+
+
+def _workers(layout: Layout, group: GroupDescription) -> dict[TaskId, str]:
+    """Return the member that has each task, by its client and its host."""
+    return {
+        layout.readers[partition]: f"{member.client_id} {member.host}"
+        for member in group.members
+        for partition in member.partitions
+        if partition in layout.readers
+    }

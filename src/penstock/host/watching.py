@@ -1,0 +1,32 @@
+"""What the watchers of applications that other processes run have in common: they run and change nothing."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from penstock.errors import UnsupportedOperationError
+
+
+class Watching:
+    """Refuses what would change the application, for a class that implements the rest of Host."""
+
+    def pause(self) -> NoReturn:
+        """Raise UnsupportedOperationError, as all that would change the application."""
+        raise UnsupportedOperationError("Another process runs this application: this one only watches it.")
+
+    resume = clean_up = reset = pause
+
+    def rebalance(self, reason: str) -> None:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def table(self, store_name: str) -> Any:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def tapped(self, node: str, limit: int) -> NoReturn:
+        """Raise UnsupportedOperationError."""
+        self.pause()
+
+    def untap(self, node: str) -> None:
+        """Do nothing: there are no taps."""
