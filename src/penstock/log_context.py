@@ -8,8 +8,8 @@ line.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
@@ -51,11 +51,15 @@ def current_work() -> Work:
     return _work.get()
 
 
-@contextmanager
-def logged_as(application: str, task: str = "", epoch: int | str = "") -> Iterator[None]:
-    """Give what this thread logs in the block the attributes; the arguments are those of `Work`."""
-    token = _work.set(Work(application, task, epoch))
-    try:
-        yield
-    finally:
-        _work.reset(token)
+class logged_as(ContextDecorator):  # noqa: N801 - a context manager, which reads as a function does
+    """Gives what this thread logs in its block, or in the function that it decorates, the attributes; the arguments are
+    those of `Work`."""
+
+    def __init__(self, application: str, task: str = "", epoch: int | str = "") -> None:
+        self._work = Work(application, task, epoch)
+
+    def __enter__(self) -> None:
+        self._token = _work.set(self._work)
+
+    def __exit__(self, *_: object) -> None:
+        _work.reset(self._token)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -94,7 +95,7 @@ def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
     for task, time in (("0_0", 5_000.0), ("0_1", 8_000.0)):
         measured.take(Operation("stream-time", task), Measurement(1, time, time, time), 0)
     for age, records in ((10, 60), (1_000, 39), (30_000, 1)):
-        for bucket, number in buckets_of(np.full(records, age)).items():
+        for bucket, number in Counter(buckets_of(np.full(records, age)).tolist()).items():
             written = Measurement(number, 0.0, 0.0, 0.0)
             measured.take(Operation.reported(output_age(bucket), "0_0"), written, 0)
     measured.committed(0, 0)

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
+from typing import Final
+
+import numpy as np
 
 from penstock.metrics.host_metrics import (
     DROPPED_RECORDS,
@@ -17,8 +20,12 @@ from penstock.metrics.host_metrics import (
 )
 from penstock.metrics.measurements import NOTHING, Measurement, buckets_of
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
-from penstock.record import NO_TIMESTAMP, PartitionBatch
+from penstock.record import NO_TIMESTAMP, Int64Array, PartitionBatch
 from penstock.task.stream_task import TaskCommit
+
+ROWS_TOGETHER: Final = 1_000
+"""Records whose ages are added up together: that costs about as much for one as for hundreds, and a run may have
+one."""
 
 
 class TaskMeasuring:
@@ -32,6 +39,9 @@ class TaskMeasuring:
             topic: operation_of(RECORD_E2E_LATENCY, NODE_ID, sink) for topic, sink in _sinks_by_topic(spec).items()
         }
         self._measured: dict[str, Measurement] = {}
+        self._written: dict[str, list[tuple[Int64Array, int]]] = {}
+        """By topic, the timestamps of records whose ages are not added up yet, and when they were written (ms)."""
+        self._rows = 0
 
     def processed(self, records: int, nanoseconds: int) -> None:
         """Take how long a number of records took: the time of each is their average."""
@@ -42,17 +52,24 @@ class TaskMeasuring:
     def written(self, output: Iterable[PartitionBatch], now_ms: int) -> None:
         """Take how old (ms) the records are that sinks have written by `now_ms`."""
         for topic, _, batch, _ in output:
-            times = batch.timestamps
-            if topic not in self._between and len(batch):
-                for bucket, number in buckets_of(now_ms - times).items():
-                    self._add(output_age(bucket), Measurement(number, float(number * now_ms), now_ms, now_ms))
-            operation = self._latencies.get(topic)
-            if operation is not None and len(batch):
-                total = float(now_ms * len(times) - times.sum())
-                self._add(
-                    operation,
-                    Measurement(len(times), total, float(now_ms - times.max()), float(now_ms - times.min())),
-                )
+            if len(batch) and (topic in self._latencies or topic not in self._between):
+                self._written.setdefault(topic, []).append((batch.timestamps, now_ms))
+                self._rows += len(batch)
+        if self._rows >= ROWS_TOGETHER:
+            self._add_up()
+
+    def _add_up(self) -> None:
+        """Add the ages of what was written."""
+        written, self._written, self._rows = self._written, {}, 0
+        for topic, runs in written.items():
+            times = np.repeat(np.array([now_ms for _, now_ms in runs], np.int64), [len(each) for each, _ in runs])
+            ages = times - np.concatenate([timestamps for timestamps, _ in runs])
+            if topic not in self._between:
+                buckets = buckets_of(ages)
+                for bucket in np.unique(buckets).tolist():
+                    self._add(output_age(bucket), _measurement(times[buckets == bucket]))
+            if (operation := self._latencies.get(topic)) is not None:
+                self._add(operation, _measurement(ages))
 
     def prepared(self, commit: TaskCommit, now_ms: int) -> None:
         """Take what the task is about to commit at `now_ms`: output, stream time, and what was dropped since the commit
@@ -68,11 +85,16 @@ class TaskMeasuring:
 
     def take(self) -> dict[str, Measurement]:
         """Give up what was measured since the last time, by operation."""
+        self._add_up()
         measured, self._measured = self._measured, {}
         return measured
 
     def _add(self, operation: str, measurement: Measurement) -> None:
         self._measured[operation] = self._measured.get(operation, NOTHING).plus(measurement)
+
+
+def _measurement(values: Int64Array) -> Measurement:
+    return Measurement(len(values), float(values.sum()), float(values.min()), float(values.max()))
 
 
 def _sinks_by_topic(spec: SubtopologySpec) -> Mapping[str, str]:

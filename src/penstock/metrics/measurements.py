@@ -52,15 +52,13 @@ _BUCKETS_PER_DOUBLING: Final = 4
 
 def bucket_of(age_ms: float) -> int:
     """Return the bucket of an age (ms)."""
-    return next(iter(buckets_of(np.array([age_ms]))))
+    return int(buckets_of(np.array([age_ms]))[0])
 
 
-def buckets_of(ages_ms: NDArray[Any]) -> dict[int, int]:
-    """Return how many ages (ms) are in each bucket: 0 is below 1 ms, then there are four for each doubling."""
+def buckets_of(ages_ms: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the bucket of each age (ms): 0 is below 1 ms, then there are four for each doubling."""
     doublings = np.log2(np.maximum(ages_ms, 1))
-    buckets = np.where(ages_ms < 1, 0, 1 + np.floor(_BUCKETS_PER_DOUBLING * doublings)).astype(int)
-    found, numbers = np.unique(buckets, return_counts=True)
-    return dict(zip(found.tolist(), numbers.tolist(), strict=True))
+    return np.where(ages_ms < 1, 0, 1 + np.floor(_BUCKETS_PER_DOUBLING * doublings)).astype(np.int64)
 
 
 def age_of(bucket: float) -> float:

@@ -254,8 +254,12 @@ class PartitionGroup:
 
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
         source = self._sources[lane.partition.topic]
-        plain = self._extractor(source) is fail_on_invalid_timestamp and not bool((batch.timestamps < 0).any())
-        return plain and self._takes_serialized(source, len(batch)) and source.is_canonical(batch)
+        return (
+            self._takes_serialized(source, len(batch))
+            and self._extractor(source) is fail_on_invalid_timestamp
+            and int(batch.timestamps.min()) >= 0
+            and source.is_canonical(batch)
+        )
 
     def _extractor(self, source: SourceNode) -> TimestampExtractor:
         if source.spec.repartition:
@@ -310,7 +314,7 @@ class PartitionGroup:
         source = self._sources[partition.topic]
         batch = source.deserialize(partition.topic, partition.partition, batch)
         extractor = self._extractor(source)
-        if extractor is not fail_on_invalid_timestamp or bool((batch.timestamps < 0).any()):
+        if extractor is not fail_on_invalid_timestamp or (len(batch) and int(batch.timestamps.min()) < 0):
             batch = self._extract(partition, batch, extractor)
         return batch
 

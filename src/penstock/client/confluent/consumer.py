@@ -99,9 +99,12 @@ class ConfluentConsumer:
         pending = self._pending
         if not pending:
             pending.extend(_arrived(client, max_records, timeout_ms / 1000))
-        if not any(map(Message.error, pending)):
-            together = [(TopicPartition(*place), list(run)) for place, run in groupby(pending, _place_of)]
+        records = [message for message in pending if message.error() is None]
+        events = [message for message in pending if message.error() is not None] if len(records) < len(pending) else []
+        if all(_is_end(event) for event in events):
             pending.clear()
+            self._reached.update((_partition_of(event), _offset(event)) for event in events)
+            together = [(TopicPartition(*place), list(run)) for place, run in groupby(records, _place_of)]
             return [(partition, _batch(run)) for partition, run in together]
         runs: list[tuple[TopicPartition, list[Message]]] = []
         while pending:
@@ -119,7 +122,7 @@ class ConfluentConsumer:
                     raise
             pending.popleft()
             if error is not None:
-                if error.code() == Code._PARTITION_EOF:
+                if _is_end(message):
                     self._reached[partition] = _offset(message)
                 continue
             if not runs or runs[-1][0] != partition:
@@ -291,6 +294,12 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
         elif _fails(error):
             return _Arrived(records, is_end, error)
     return _Arrived(records, is_end, None)
+
+
+def _is_end(event: Message) -> bool:
+    """Return whether an event means that a partition was read to its end."""
+    error = event.error()
+    return error is not None and error.code() == Code._PARTITION_EOF
 
 
 def _fails(error: Code) -> bool:

@@ -92,6 +92,8 @@ class Polling:
         self._awaitable = awaitable
         self._events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         self._positions: dict[TopicPartition, int] = {}
+        self._next: dict[TopicPartition, int] = {}
+        """The offset behind the last record of each partition that has arrived."""
         self._ends: dict[TopicPartition, int] = {}
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
@@ -165,13 +167,20 @@ class Polling:
             return True
         self._look_at_ends()
         for partition, batch in arrived:
+            self._next[partition] = int(batch.offsets[-1]) + 1
             self.post(v.Arrived(partition, batch))
-        if reached := self._consumer.reached_ends():
+        if reached := self._new_ends():
             self.post(v.EndsReached(reached))
         if self._figures.wants_lag():
             outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
             self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
         return bool(arrived or reached)
+
+    def _new_ends(self) -> dict[TopicPartition, int]:
+        """Return up to where partitions have been read to their end, but for those of which the last record says so: a
+        consumer that keeps up with its input reaches the end behind each record."""
+        reached = self._consumer.reached_ends()
+        return {p: end for p, end in reached.items() if p in self._awaitable or self._next.get(p) != end}
 
     def _look_at_ends(self) -> None:
         wanted = self._awaitable & self._positions.keys()
@@ -285,6 +294,7 @@ class Polling:
                 case v.Unfollow(partitions):
                     for partition in partitions:
                         self._positions.pop(partition, None)
+                        self._next.pop(partition, None)
                     self._consumer.incremental_unassign(partitions)
                 case v.PauseReading(partitions):
                     self._consumer.pause(partitions)
