@@ -52,6 +52,8 @@ def send_output(
     produce, poll = producer.produce, producer.poll
     for part, each in enumerate(output):
         for index, arguments in enumerate(_produce_arguments(each)):
+            if index % _POLL_EVERY == _POLL_EVERY - 1:
+                poll(0)
             while True:
                 try:
                     produce(*arguments)
@@ -63,8 +65,6 @@ def send_output(
                         raise
                     on_refused(RefusedError(part, index, error.args[0]))
                     break
-            if index % _POLL_EVERY == 0:
-                poll(0)
 
 
 def send_accepted(

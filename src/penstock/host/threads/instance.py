@@ -60,6 +60,10 @@ class Phase(Enum):
     ENDED = "ENDED"
 
 
+_OF_RECORDS = (v.Arrived, v.Ran, v.EndsReached, v.EndsKnown)
+"""Events that change nothing about which tasks the instance has, or where they stand."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """What the core is set up with. commit_interval_ms: between two commits; 0 commits after each run. restarts: most
@@ -134,6 +138,9 @@ class Instance:
         self._paused = self._is_cut_off = False
         self._closing: v.CloseRequested | None = None
         self._running_told = False
+        self._is_settled = False
+        """Whether nothing has come since it was last looked at that changes which tasks the instance has, and where
+        they stand: for each run, there is nothing to do about that."""
         self._error: BaseException | None = None
         self._restarts = Restarts(
             settings.restart_attempts, settings.restart_backoff_ms, settings.restart_backoff_max_ms
@@ -156,6 +163,7 @@ class Instance:
         if self._phase is Phase.ENDED:
             return []
         self._now = now
+        self._is_settled &= isinstance(event, _OF_RECORDS)
         self._take(event, now)
         self._note_end(now)
         self._advance(now)
@@ -362,7 +370,7 @@ class Instance:
             return True
         if self._is_cut_off:
             return False  # nobody takes the offsets
-        if self._lost():
+        if not self._is_settled and self._lost():
             return True
         if not self._has_changes():
             return False
@@ -556,13 +564,16 @@ class Instance:
 
     def _run(self, now: int) -> None:
         """Open tasks and let them process; begin to end at the planned end."""
-        self._open_created()
-        self._stand_by()
+        if not self._is_settled:
+            self._open_created()
+            self._stand_by()
         if self._is_done():
             self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
             return
         self._hand_out(now)
-        self._tell()
+        if not self._is_settled:
+            self._tell()
+            self._is_settled = True
 
     def _start_restored(self, now: int) -> None:
         """Make the tasks that are restored; those of the topology behind the global stores, which they may read."""

@@ -180,7 +180,7 @@ class Polling:
         """Return up to where partitions have been read to their end, but for those of which the last record says so: a
         consumer that keeps up with its input reaches the end behind each record."""
         reached = self._consumer.reached_ends()
-        return {p: end for p, end in reached.items() if p in self._awaitable or self._next.get(p) != end}
+        return {p: end for p, end in reached.items() if p in self._awaitable or end > self._next.get(p, -1)}
 
     def _look_at_ends(self) -> None:
         wanted = self._awaitable & self._positions.keys()

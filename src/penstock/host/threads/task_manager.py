@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from itertools import chain
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.vocabulary import Arrived, Ran, Run
@@ -71,6 +70,8 @@ class ActiveTask:
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
+        self._records: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
+        self._weight = 0
         self._most = FIRST_RECORDS
         """Records of a partition that the next run takes at most."""
         self._run_is_full = False
@@ -86,6 +87,7 @@ class ActiveTask:
         for queue in self._queues.values():
             queue.clear()
         self._bytes = dict.fromkeys(self._queues, 0)
+        self._records, self._weight = dict.fromkeys(self._queues, 0), 0
         self.positions = {}
         self.due_ms, self.changed, self.waiting_bytes, self._looks_again = None, False, 0, False
         self.is_out, self.passed_over = False, 0
@@ -96,6 +98,8 @@ class ActiveTask:
         if len(batch):
             self._queues[partition].append(batch)
             self._bytes[partition] += arrived.size
+            self._records[partition] += len(batch)
+            self._weight += len(batch)
             self.positions[partition] = int(batch.offsets[-1]) + 1
 
     def look_again(self) -> None:
@@ -105,7 +109,7 @@ class ActiveTask:
 
     def records(self, partition: TopicPartition) -> int:
         """Return how many records of `partition` wait to be given to the task."""
-        return sum(map(len, self._queues[partition]))
+        return self._records[partition]
 
     def queued_bytes(self) -> int:
         """Return about how many bytes of keys and values wait to be given to the task."""
@@ -116,11 +120,11 @@ class ActiveTask:
         if self.state is not TaskState.RUNNING or self.busy:
             return False
         is_due = self.due_ms is not None and self.due_ms <= now
-        return is_due or any(self._queues.values()) or (self._looks_again and self.waiting_bytes > 0)
+        return is_due or self._weight > 0 or (self._looks_again and self.waiting_bytes > 0)
 
     def weight(self) -> int:
         """Return how many records wait for the task."""
-        return sum(map(len, chain.from_iterable(self._queues.values())))
+        return self._weight
 
     def next_run(self, ends: Mapping[TopicPartition, int], now: int) -> Run:
         """Return the next run of the task, which is busy from now on. ends: how far partitions can be read."""
@@ -159,7 +163,8 @@ class ActiveTask:
         return InputWait(tuple(self._queues), frozenset(lagging), self._idle_ms)
 
     def _take(self, partition: TopicPartition, most: int) -> RecordBatch:
-        queue, taken, waiting = self._queues[partition], [], self.records(partition)
+        queue, taken, waiting = self._queues[partition], [], self._records[partition]
+        left = max(0, waiting - most)
         while queue and most > 0:
             batch = queue.popleft()
             if len(batch) > most:
@@ -167,7 +172,9 @@ class ActiveTask:
                 batch = batch.slice(0, most)
             taken.append(batch)
             most -= len(batch)
-        self._bytes[partition] = self._bytes[partition] * self.records(partition) // waiting
+        self._bytes[partition] = self._bytes[partition] * left // waiting
+        self._records[partition] = left
+        self._weight -= waiting - left
         return RecordBatch.concat(taken)
 
 
@@ -239,8 +246,10 @@ class TaskManager:
     def next_run(self, now: int) -> Run | None:
         """Return the next run of the task for which most waits, or which others have been preferred to for long; None
         if no task has anything to do whose worker runs nothing."""
-        free = self._free()
-        ready = [task for task in self._tasks.values() if task.is_ready(now) and self._worker_of(task.id) in free]
+        ready = [task for task in self._tasks.values() if task.is_ready(now)]
+        if ready:
+            free = self._free()
+            ready = [task for task in ready if self._worker_of(task.id) in free]
         if not ready:
             return None
         turns = len(ready)
@@ -290,6 +299,8 @@ class TaskManager:
     def to_pause(self) -> frozenset[TopicPartition]:
         """Return the partitions that are to be fetched no further from now on: more waits than is allowed, of one of
         them, or of all together."""
+        if not any(task.weight() for task in self._tasks.values()):
+            return frozenset()
         most = 0 if self._queued_bytes() > self._limits.bytes else self._limits.records
         new = {
             partition
