@@ -18,6 +18,7 @@ from penstock.record import (
     NO_METADATA,
     NO_TIMESTAMP,
     Change,
+    Headers,
     Int64Array,
     Record,
     RecordBatch,
@@ -26,7 +27,7 @@ from penstock.record import (
     take_from,
 )
 from penstock.serdes.columns import distinct
-from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries
+from penstock.state.api import EngineStore, EngineTimestampedKeyValueStore, FlushedEntries, RecordContext
 from penstock.state.versioned_api import (
     PUT_RETURN_CODE_NOT_PUT,
     PUT_RETURN_CODE_VALID_TO_UNDEFINED,
@@ -113,7 +114,7 @@ class TimestampedTupleForwarder:
         new, timestamps = store.deserialize_columns(entries.new_values, shown)
         old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values, shown)[0]
         offsets = np.array([(context[2] or NO_METADATA)[2] for context in contexts], np.int64)
-        headers = [context[1] for context in contexts]  # of the record that caused the update
+        headers = self._headers(contexts)
         flushed = RecordBatch(
             keys,
             named_tuples(Change, new, old, repeat(True)),
@@ -132,17 +133,25 @@ class TimestampedTupleForwarder:
         caused = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
         return np.where(timestamps == NO_TIMESTAMP, caused, timestamps)
 
+    def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
+        """Return the headers of each update that leaves the cache: those of the record that caused it."""
+        return [context[1] for context in contexts]
+
 
 class SessionTupleForwarder(TimestampedTupleForwarder):
     """Forwards the updates of a session store, each with the end of its session as timestamp (Kafka class:
-    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, unless the store keeps headers."""
+    SessionTupleForwarder). As in Kafka, no headers are forwarded without a cache, or if the store keeps headers,
+    because those are empty."""
 
     def maybe_forward(self, record: Record[Any, Change]) -> None:
         """Forward an update that was just written, unless the cache holds it back."""
-        super().maybe_forward(record if self._store.with_headers else record.with_headers(()))
+        super().maybe_forward(record.with_headers(()))
 
     def _timestamps(self, keys: list[Any], timestamps: Int64Array, entries: FlushedEntries) -> Int64Array:
         return np.fromiter((window.end for _, window in keys), np.int64, len(keys))
+
+    def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
+        return [] if self._store.with_headers else super()._headers(contexts)
 
 
 class TableWriter:

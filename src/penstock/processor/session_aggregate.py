@@ -177,9 +177,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
             except Exception as error:
                 failures(row, error)
         result, origin = updates.as_batch(batch)
-        if not self._store.with_headers:
-            result = replace(result, headers=None)  # as Kafka, without a cache
-        return result, origin
+        return replace(result, headers=None), origin  # as Kafka, without a cache
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):

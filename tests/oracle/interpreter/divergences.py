@@ -17,14 +17,9 @@ _FAULTS = (
 
 # What Penstock does otherwise though it is no fault of Kafka's.
 _OTHERWISE = frozenset(
-    (
-        *("store_format-session-on_window_update", "store_format-session-suppressed"),
-        *(
-            f"record_context-{case}-headers_format{cache}"
-            for case in ("stream-join", "stream-outer_join", "windows-session")
-            for cache in ("", "-uncached")
-        ),
-    )
+    f"record_context-stream-{join}-headers_format{cache}"
+    for join in ("join", "outer_join")
+    for cache in ("", "-uncached")
 )
 
 
