@@ -58,7 +58,6 @@ AGGREGATIONS: dict[str, Operators] = {
     ),
     "tumbling": lambda b: grouped(b).windowed_by(TUMBLING).count().to_stream(),
     "sliding": lambda b: grouped(b).windowed_by(SLIDING).count().to_stream(),
-    "session": lambda b: grouped(b).windowed_by(SESSION).count().to_stream(),
 }
 
 JOINS: dict[str, Operators] = {
@@ -78,7 +77,6 @@ SUPPRESSED: dict[str, Operators] = {
     "time limit": lambda b: b.table("in").suppress(LIMIT).to_stream(),
     "count": lambda b: grouped(b).count().suppress(LIMIT).to_stream(),
     "tumbling": lambda b: grouped(b).windowed_by(TUMBLING).count().suppress(CLOSED).to_stream(),
-    "session": lambda b: grouped(b).windowed_by(SESSION).count().suppress(CLOSED).to_stream(),
 }
 
 
@@ -163,11 +161,19 @@ def test_a_final_result_has_the_trace_of_the_record_that_closed_the_window(telem
         assert traces(driver) == [trace]
 
 
-@pytest.mark.parametrize("store_format", ["default", "headers"])
-def test_sessions_without_a_cache_need_stores_that_keep_headers(telemetry: Telemetry, store_format: str) -> None:
-    with driver_of(AGGREGATIONS["session"], **{"dsl.store.format": store_format}) as driver:
+@pytest.mark.parametrize(
+    ("store_format", "cache_bytes", "goes_on"),
+    [("default", 0, False), ("default", 1_000_000, True), ("headers", 0, False), ("headers", 1_000_000, False)],
+)
+def test_updates_of_sessions_have_headers_where_kafka_forwards_them(
+    telemetry: Telemetry, store_format: str, cache_bytes: int, goes_on: bool
+) -> None:
+    def operators(builder: StreamsBuilder) -> KStream[Any, Any]:
+        return grouped(builder).windowed_by(SESSION).count().to_stream()
+
+    with driver_of(operators, cache_bytes=cache_bytes, **{"dsl.store.format": store_format}) as driver:
         trace = pipe(driver, "in", "a", 10)
-        assert traces(driver) == [trace if store_format == "headers" else None]
+        assert traces(driver) == [trace if goes_on else None]
 
 
 def test_a_trace_goes_from_input_to_output_through_count_join_and_suppress(telemetry: Telemetry) -> None:
