@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,23 +21,21 @@ from penstock.host.threads.keys import WITHOUT_EFFECT as ON_THREADS
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "configuration.md"
-HEADING: Final = "## Keys of Kafka Streams\n"
 
-ON_SPARK: Final = settings.rows_without_effect()
-"""The keys that have no effect on Spark, and why; ON_THREADS has those of the other host."""
+HOSTS: Final[Mapping[str, Mapping[str, str]]] = {"Spark": settings.rows_without_effect(), "threads": ON_THREADS}
+"""For each host, the keys that have no effect there, and what to set instead."""
 
-_IMPORTANCE: Final = ("high", "medium", "low")
 _OF_THE_MACHINE: Final = {"state.dir": "`~/.local/state/penstock`, on macOS `~/Library/Application Support/penstock`"}
 """Defaults that depend on the machine."""
 
 
 def default(key: ConfigKey) -> str:
-    """Return the default of a key, as the page shows it; nothing if there is none."""
+    """Return the default of a key, as the page shows it."""
     if key.name in _OF_THE_MACHINE:
         return _OF_THE_MACHINE[key.name]
     match key.default:
         case None | "":
-            return ""
+            return "not set"
         case bool() as truth:
             return f"`{str(truth).lower()}`"
         case ExceptionHandler() as handler:
@@ -46,19 +44,9 @@ def default(key: ConfigKey) -> str:
             return f"`{other}`"
 
 
-def meaning(key: ConfigKey) -> str:
-    """Return what a key does, and what to set instead on a host where it has no effect."""
-    parts = [key.doc]
-    if key.name in ON_SPARK:
-        parts.append(f"Without effect on Spark: {ON_SPARK[key.name]}.")
-    if key.name in ON_THREADS:
-        parts.append(f"Without effect on threads: {ON_THREADS[key.name]}.")
-    return " ".join(parts)
-
-
 def host(key: str) -> str:
     """Return the hosts on which a key has an effect."""
-    return ", ".join(name for name, without in (("Spark", ON_SPARK), ("threads", ON_THREADS)) if key not in without)
+    return ", ".join(name for name, without in HOSTS.items() if key not in without)
 
 
 def why_ignored() -> Mapping[str, str]:
@@ -69,26 +57,24 @@ def why_ignored() -> Mapping[str, str]:
     }
 
 
-def table(keys: Iterable[ConfigKey]) -> Iterator[str]:
-    """Yield the table of some keys, the most important ones first."""
-    yield "| key | type | default | importance | host | meaning |"
-    yield "|---|---|---|---|---|---|"
-    for key in sorted(keys, key=lambda each: (_IMPORTANCE.index(each.importance), each.name)):
-        cells = (
-            f"`{key.name}`",
-            key.parse.takes,
-            default(key),
-            key.importance,
-            host(key.name),
-            meaning(key),
-        )
-        yield f"| {' | '.join(cell(each) for each in cells)} |"
+def entry(key: ConfigKey) -> Iterator[str]:
+    """Yield the lines of one key."""
+    yield f"### {key.name}"
+    yield ""
+    yield linked(key.doc)
+    yield ""
+    yield f"- Type: {key.parse.takes}. Default: {default(key)}. Importance: {key.importance}. Host: {host(key.name)}."
+    for name, without in HOSTS.items():
+        if key.name in without:
+            yield linked(f"- On {name}: {without[key.name]}.")
+    if key.change:
+        yield linked(f"- With another value at a later start: {key.change}")
+    yield ""
 
 
-def cell(text: str) -> str:
-    """Return `text` for a cell of a table, with links to the pages that it names."""
-    linked = re.sub(r"docs/(([\w-]+\.md)(#[\w-]+)?)", r"[docs/\2](\1)", text)
-    return linked.replace("|", "\\|").replace("<", "\\<")
+def linked(text: str) -> str:
+    """Return `text` as Markdown, with links to the pages that it names."""
+    return re.sub(r"docs/(([\w-]+\.md)(#[\w-]+)?)", r"[docs/\2](\1)", text).replace("<", "\\<")
 
 
 def pairs(first: str, second: str, rows: Mapping[str, Any]) -> Iterator[str]:
@@ -96,20 +82,17 @@ def pairs(first: str, second: str, rows: Mapping[str, Any]) -> Iterator[str]:
     yield f"| {first} | {second} |"
     yield "|---|---|"
     for key, what in rows.items():
-        yield f"| `{key}` | {cell(str(what))} |"
+        yield f"| `{key}` | {linked(str(what))} |"
 
 
 def reference() -> Iterator[str]:
     """Yield the lines of the reference."""
-    own = [key for key in KEYS.values() if key.name.startswith("penstock.")]
-    yield from table(key for key in KEYS.values() if key not in own)
-    yield from ("", "## Keys of Penstock", "")
-    yield from table(own)
-    yield from ("", "## What another value means for an application with state", "")
-    yield "Any other key may simply have another value at the next start."
-    yield ""
-    yield from pairs("key", "with another value", {key.name: key.change for key in KEYS.values() if key.change})
-    yield from ("", "## Former names", "")
+    for heading, is_own in (("Keys of Kafka Streams", False), ("Keys of Penstock", True)):
+        yield from (f"## {heading}", "")
+        for name, key in sorted(KEYS.items()):
+            if name.startswith("penstock.") == is_own:
+                yield from entry(key)
+    yield from ("## Former names", "")
     yield "A deprecated name holds if the new one is not set."
     yield ""
     yield from pairs("name", "now", {old: f"`{new}`" for old, new in FORMER_NAMES.items()})
@@ -125,14 +108,14 @@ def reference() -> Iterator[str]:
     yield "| client | key | default |"
     yield "|---|---|---|"
     for role, defaults in settings.client_defaults().items():
-        for key, value in sorted(defaults.items()):
-            yield f"| {role} | `{key}` | `{str(value).lower() if isinstance(value, bool) else value}` |"
+        for name, value in sorted(defaults.items()):
+            yield f"| {role} | `{name}` | `{str(value).lower() if isinstance(value, bool) else value}` |"
 
 
 def page() -> str:
     """Return the page with the reference as the code has it."""
-    introduction = PAGE.read_text(encoding="utf-8").partition(HEADING)[0]
-    return f"{introduction}{HEADING}\n" + "\n".join(reference()).rstrip() + "\n"
+    introduction = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
+    return f"{introduction}\n" + "\n".join(reference()).rstrip() + "\n"
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ class StreamsError(Exception):
 class TopologyError(StreamsError):
     """The program describes a topology that is not possible; raised while it is built (Kafka class: TopologyException).
 
-    What to do: Correct the call that the message names; it stands at the line of your program where the traceback ends.
+    What to do: Correct the call that the message names; the traceback has the line of your program.
     `print(topology.describe())` shows what has been built.
     """
 

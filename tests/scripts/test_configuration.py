@@ -14,12 +14,11 @@ def test_the_reference_of_the_configuration_is_up_to_date() -> None:
     assert configuration.PAGE.read_text(encoding="utf-8") == configuration.page(), "run python scripts/configuration.py"
 
 
-def test_each_key_has_a_row_with_a_type_an_importance_and_a_host() -> None:
-    rows = re.findall(
-        r"^\| `([\w.]+)` \| ([^|]+) \|[^|]*\| (high|medium|low) \| ([^|]+) \|", configuration.page(), re.M
-    )
-    assert sorted(name for name, *_ in rows) == sorted(KEYS)
-    assert {host for *_, host in rows} == {"Spark", "threads", "Spark, threads"}
+def test_each_key_has_an_entry_with_type_default_importance_and_host() -> None:
+    facts = r"- Type: [^\n]+\. Default: [^\n]+\. Importance: (?:high|medium|low)\. Host: ([^.]+)\.$"
+    entries = re.findall(rf"^### ([\w.]+)\n\n[^\n]+\n\n{facts}", configuration.page(), re.MULTILINE)
+    assert sorted(name for name, *_ in entries) == sorted(KEYS)
+    assert {hosts for *_, hosts in entries} == {"Spark", "threads", "Spark, threads"}
 
 
 def test_the_reference_contains_nothing_of_this_machine() -> None:
@@ -28,4 +27,4 @@ def test_the_reference_contains_nothing_of_this_machine() -> None:
 
 @pytest.mark.parametrize("name", ["penstock.batch.max.bytes", "poll.ms"])
 def test_a_key_without_effect_on_a_host_names_the_one_to_set_there(name: str) -> None:
-    assert re.search(r"Without effect on \w+: set [\w.]+\.$", configuration.meaning(KEYS[name]))
+    assert re.search(r"^- On \w+: set [\w.]+\.$", "\n".join(configuration.entry(KEYS[name])), re.MULTILINE)
