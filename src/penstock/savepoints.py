@@ -256,8 +256,8 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
 
     Args:
         topology: of the changed program.
-        application: the checkpoint or savepoint to continue from. config: of the changed program; its brokers, if it
-            names any, give the current numbers of partitions.
+        application: the checkpoint or savepoint to continue from.
+        config: of the changed program; its brokers, if it names any, give the current numbers of partitions.
 
     Raises:
         StreamsError: there is no checkpoint.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,3 +47,26 @@ def test_no_name_has_two_entries() -> None:
         for line in re.findall(r"^\.\. auto\w+:: .*", page.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert len(lines) == len(set(lines)) == len(documented())
+
+
+def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Yield the functions and methods that the pages show, with their names."""
+    for path, value in documented().items():
+        if inspect.isfunction(value):
+            yield path, value
+        elif isinstance(value, type):
+            for base in (base for base in value.__mro__ if base.__module__.startswith("penstock")):
+                for name, member in vars(base).items():
+                    method = getattr(member, "__func__", member)
+                    if inspect.isfunction(method):
+                        yield f"{path}.{name}", method
+
+
+def test_each_argument_has_a_line_of_its_own() -> None:
+    wrong = set()
+    for path, function in functions():
+        _, _, arguments = (inspect.getdoc(function) or "").partition("Args:\n")
+        for line in re.split(r"\n(?=\S)", arguments)[0].splitlines():
+            after = [name for name in inspect.signature(function).parameters if re.search(rf"[.;] {name}: ", line)]
+            wrong.update(f"{path}: {name}" for name in after)
+    assert not wrong, "an argument after another one on a line of Args is shown as part of that one's text"

@@ -86,7 +86,8 @@ class StreamsBuilder:
         Args:
             data_frame: the DataFrame, such as `spark.readStream.parquet(...)` returns.
             consumed: serdes, timestamp extractor, name of the node and thus of the topic; a name keeps both when the
-                program changes. partitions: of a new topic; None for as many as Spark has cores.
+                program changes.
+            partitions: of a new topic; None for as many as Spark has cores.
 
         Raises:
             ValueError: `partitions` is below 1.

@@ -390,8 +390,8 @@ class KStream(StreamJoins[K, V]):
         Args:
             function: takes a DataFrame and its number.
             produced: serdes, if they differ from those of the stream; partitioner; name of the node and thus of the
-                topic; a name keeps both when the program changes. partitions: of a new topic; None for as many as Spark
-                has cores.
+                topic; a name keeps both when the program changes.
+            partitions: of a new topic; None for as many as Spark has cores.
 
         Raises:
             ValueError: `partitions` is below 1.

@@ -101,7 +101,8 @@ class StreamJoins(Generic[K, V]):
 
         Args:
             other: a stream, a table, or a global table.
-            joiner: returns the result for the two values. windows: how far apart in time records of two streams may be.
+            joiner: returns the result for the two values.
+            windows: how far apart in time records of two streams may be.
             stream_joined: with a stream: serdes, names and stores.
             joined: with a table: serdes, name, grace period.
             key_selector: with a global table: `key_selector(key, value)` returns the key to look up.

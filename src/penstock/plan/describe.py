@@ -152,10 +152,11 @@ class TopologyDescription:
 
         Args:
             figures: what was measured of nodes, by their names, which gives them their colours; None for colours by
-                kind. part_figures: the same of sub-topologies and global stores, by their ids.
+                kind.
+            part_figures: the same of sub-topologies and global stores, by their ids.
             folded: the sub-topologies and global stores that are drawn as a single node.
-            node_address: returns where a click on a node leads, by its name; None for nowhere. part_address: the same
-                for the title of a sub-topology or global store, by its id.
+            node_address: returns where a click on a node leads, by its name; None for nowhere.
+            part_address: the same for the title of a sub-topology or global store, by its id.
         """
         entries = self._entries()
         shown = {f"node {name}": figure for name, figure in (figures or {}).items()}
