@@ -40,10 +40,25 @@ def _show_documented_bases(app: Sphinx, name: str, obj: Any, options: Any, bases
     bases[:] = [base for base in bases if getattr(base, "__origin__", base) in classes]
 
 
-def _hide_constructor(
+def _adjust_signature(
     app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
 ) -> tuple[str, str | None] | None:
-    return ("", returns) if what == "class" and options.class_doc_from == "class" else None
+    """Leave out constructors that programs do not call, and show the defaults that dataclasses make as `...`."""
+    if what == "class" and options.class_doc_from == "class":
+        return "", returns
+    if signature is not None and "<factory>" in signature:
+        return signature.replace("<factory>", "..."), returns
+    return None
+
+
+def _skip_field_of_tuple(app: Sphinx, what: str, name: str, obj: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out the fields of named tuples, which Python documents by their numbers; the signature has them."""
+    return True if (getattr(obj, "__doc__", None) or "").startswith("Alias for field number") else None
+
+
+def _drop_docstring_of_tuple(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Leave out what Python says of the constructors of named tuples."""
+    lines[:] = [line for line in lines if not line.startswith("Create new instance of ")]
 
 
 def _complete_names(app: Sphinx, doctree: nodes.document) -> None:
@@ -75,7 +90,9 @@ def _note_errors(app: Sphinx, doctree: nodes.document) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect to the events of autodoc and of the build."""
     app.connect("autodoc-process-bases", _show_documented_bases)
-    app.connect("autodoc-process-signature", _hide_constructor)
+    app.connect("autodoc-process-signature", _adjust_signature)
+    app.connect("autodoc-process-docstring", _drop_docstring_of_tuple)
+    app.connect("autodoc-skip-member", _skip_field_of_tuple)
     app.connect("doctree-read", _complete_names)
     app.connect("doctree-read", _note_errors)
     return {"parallel_read_safe": True}
