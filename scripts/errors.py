@@ -47,7 +47,7 @@ def entry(error: type[Exception]) -> Iterator[str]:
     """Yield the paragraphs of one error."""
     meaning, remedy, more = parts(error)
     base = error.__bases__[0]
-    kind = f" It is a [{base.__name__}](#{base.__name__.lower()})." if base in public_errors() else ""
+    kind = f" Base class: [{base.__name__}](#{base.__name__.lower()})." if base in public_errors() else ""
     yield f"### {error.__name__}"
     yield linked(f"{meaning}{kind}")
     if more:

@@ -58,7 +58,8 @@ class ClassCastError(TypeError):
 
 
 class ProcessorStateError(StreamsError):
-    """A state store failed or its content is not what it must be (Kafka class: ProcessorStateException).
+    """A state store failed, its content is damaged, or its directory cannot be used (Kafka class:
+    ProcessorStateException).
 
     What to do: Check the directory or the file that the message names: free space, owner, rights. If the cause is an
     error of a function, which ran when a cache was flushed, correct the function.
@@ -98,7 +99,7 @@ class StreamsStoppedError(InvalidStateStoreError):
 
 
 class StateStoreNotAvailableError(InvalidStateStoreError):
-    """The state of a store cannot be read now, and not by asking again either (Kafka class:
+    """The state of a store cannot be read here at present, such as before the first commit (Kafka class:
     StateStoreNotAvailableException).
 
     What to do: Follow the message: let the application run an epoch here, keep more commits
@@ -141,7 +142,7 @@ class UnsupportedOperationError(StreamsError):
 class LockError(StreamsError):
     """Another process holds a directory that only one may use (Kafka class: LockException).
 
-    What to do: Stop the other process, whose id the message has if it is known. If both shall run, give each its own
+    What to do: Stop the other process, whose id the message has if it is known. If both must run, give each its own
     `application.id`, `state.dir` or directory.
     """
 
@@ -299,7 +300,7 @@ class UnstableOffsetCommitError(RetriableError):
     """Offsets were requested while a transaction that commits others is open (Kafka class:
     UnstableOffsetCommitException).
 
-    What to do: Ask again; the transaction ends by its commit, or by its time-out.
+    What to do: Ask again; the transaction ends with its commit or its timeout.
     """
 
 
