@@ -14,26 +14,28 @@ import pytest
 
 from penstock.cli.main import command
 from penstock.testing import EmbeddedBroker
-from tests.docs.pages import blocks, command_lines, printed, run_and_compare
+from tests.docs.pages import ROOT, blocks, command_lines, printed, run_and_compare
 from tests.support.commands import Command, Run
 from tests.support.waiting import until
 
 PAGE = "docs/tutorial.md"
 STEPS, PROGRAM, QUERY, TEST = range(4), 4, 5, 6
 """The Python blocks of the page."""
+ADDRESS = "localhost:9092"
+"""The broker of the page."""
 
 
 @pytest.fixture
 def kafka(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The address of a broker, which commands of this process find in the environment."""
+    """The address of a broker, where the commands of this process find it instead of at ADDRESS."""
     with EmbeddedBroker() as broker:
         monkeypatch.setenv("PENSTOCK_BOOTSTRAP_SERVERS", broker.bootstrap_servers)
         yield broker.bootstrap_servers
 
 
-def write_program(directory: Path, main: str | None = None) -> Path:
-    """Write shop.py, with `main` instead of its last lines if it is given."""
-    program = blocks(PAGE)[PROGRAM].lstrip()
+def write_program(directory: Path, servers: str = ADDRESS, main: str | None = None) -> Path:
+    """Write shop.py for a broker, with `main` instead of its last lines if it is given."""
+    program = blocks(PAGE)[PROGRAM].lstrip().replace(ADDRESS, servers)
     if main is not None:
         program = program.partition("if __name__")[0] + main.lstrip()
     path = directory / "shop.py"
@@ -47,10 +49,19 @@ def test_the_steps_print_what_the_page_shows() -> None:
         run_and_compare(PAGE, number, names)
 
 
+def test_the_picture_is_that_of_the_program() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_and_compare(PAGE, PROGRAM, names)
+    picture = ROOT / "docs" / "images" / "shop.svg"
+    assert names["topology"].describe().to_svg() == picture.read_text(encoding="utf-8"), (
+        "penstock describe shop.py -f svg"
+    )
+
+
 @pytest.mark.slow
 def test_the_program_on_a_broker(kafka: str, penstock_here: Run, tmp_path: Path) -> None:
-    environment = {"PENSTOCK_BOOTSTRAP_SERVERS": kafka, "PENSTOCK_STATE_DIR": str(tmp_path / "state")}
-    program = write_program(tmp_path)
+    environment = {"PENSTOCK_STATE_DIR": str(tmp_path / "state")}
+    program = write_program(tmp_path, kafka)
     lines = list(command_lines(PAGE))
     for line in lines:
         if line.startswith("penstock topics create"):
@@ -68,7 +79,7 @@ def test_the_program_on_a_broker(kafka: str, penstock_here: Run, tmp_path: Path)
         assert consumed.out == printed(PAGE, consume)
         running.interrupt()
         assert running.nothing_left()
-    asked = write_program(tmp_path, main=blocks(PAGE)[QUERY])
+    asked = write_program(tmp_path, kafka, blocks(PAGE)[QUERY])
     with Command((), tmp_path, environment, program=(str(asked),)) as asking:
         ended = asking.ended()
     assert ended.code == 0, ended.err
