@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
     "redrive": "Write dead letters back to where they came from, each once.",
+    "replay": "Run an epoch of an application on Spark once more, under a debugger if you like; writes nothing.",
     "mirror": "Copy topics to another cluster, each record once.",
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe, change and delete topics.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from operator import is_
 from typing import Any, Final, Protocol
 
@@ -352,19 +353,26 @@ class ProcessorTopology:
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
 
-    def tap(self, name: str) -> None:
-        """Let the taps of the task have each record that a node processes alone."""
-        node, task = self.nodes[name], self._task
+    def before_each(self, name: str, call: Callable[[Record[Any, Any]], None]) -> bool:
+        """Call `call` with each record that a node is about to process alone; return False for a source, which
+        processes none."""
+        node = self.nodes[name]
         if isinstance(node, SourceNode):
-            return
+            return False
         process = node.process
-        self._untapped[name] = vars(node).get("process")
 
-        def tap_and_process(record: Record[Any, Any]) -> None:
-            task.tap(name, record)
+        def call_and_process(record: Record[Any, Any]) -> None:
+            call(record)
             process(record)
 
-        vars(node)["process"] = tap_and_process
+        vars(node)["process"] = call_and_process
+        return True
+
+    def tap(self, name: str) -> None:
+        """Let the taps of the task have each record that a node processes alone."""
+        before = vars(self.nodes[name]).get("process")
+        if self.before_each(name, partial(self._task.tap, name)):
+            self._untapped[name] = before
 
     def untap(self, name: str) -> None:
         """Let a node be as it was before `tap`."""

@@ -381,6 +381,12 @@ class StreamTask:
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried))
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
+    def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
+        """Call `call` with each record that `node` is about to process alone, if the task has it; with
+        `penstock.execution` record, these are all."""
+        if node in self._topology.nodes:
+            self._topology.before_each(node, call)
+
     def tap(self, node: str, limit: int) -> None:
         """Keep the last `limit` records that reach `node`, if the task has it, for `tapped`."""
         if node in self._topology.nodes and self._context.taps.open(node, limit):

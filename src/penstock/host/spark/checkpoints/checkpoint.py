@@ -73,7 +73,8 @@ class Manifest:
     records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
     measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
     far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
-    phases_ms: how long the epoch was in each phase.
+    phases_ms: how long the epoch was in each phase. lagging, idle_ms: what tasks had to wait for (`EpochOffset`);
+    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it.
     """
 
     query_id: str
@@ -97,6 +98,8 @@ class Manifest:
     global_offsets: Mapping[str, list[int]] = field(default_factory=dict)
     read_to_ms: int = 0
     phases_ms: Mapping[str, float] = field(default_factory=dict)
+    lagging: Mapping[str, list[int]] = field(default_factory=dict)
+    idle_ms: int | None = None
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -538,6 +541,8 @@ def _encoded(manifest: Manifest) -> bytes:
         "global_offsets": manifest.global_offsets,
         "read_to_ms": manifest.read_to_ms,
         "phases_ms": manifest.phases_ms,
+        "lagging": manifest.lagging,
+        "idle_ms": manifest.idle_ms,
     }
     return orjson.dumps(fields)
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Set
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,6 @@ from penstock.clock import elapsed_milliseconds
 from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.purging import RecordPurge
-from penstock.host.spark.checkpoints.carried import carried_ranges
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import damaged
@@ -33,8 +31,8 @@ from penstock.host.spark.checkpoints.manifests import check_follows
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.admission_control import AdmissionControl
 from penstock.host.spark.planner.group_offsets import GroupOffsets
-from penstock.host.spark.planner.lagging import held_bytes, lagging_inputs
 from penstock.host.spark.planner.taps import read_taps
+from penstock.host.spark.planner.task_controls import Range, task_controls, task_ranges
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
@@ -64,16 +62,6 @@ _ENDS_EVERY_MS = 1_000
 
 _FINISH_MS = 2_000
 """How long the end of a query waits until the brokers have the positions."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Records to fetch for a task: offsets from start to before end."""
-
-    task: TaskId
-    partition: TopicPartition
-    start: int
-    end: int
 
 
 class EpochPartition(InputPartition):
@@ -231,30 +219,12 @@ class EpochPlanner:
         self._checkpoint.check_generation(description.generation)
         self._checkpoint.write_offset(end.epoch, description.generation, end.to_json())
         crash_point("source.partitions", end.epoch)
-        carried = carried_ranges(manifest, placement)
-        lagging = {TopicPartition(topic, each) for topic, numbers in end.lagging.items() for each in numbers}
-        held = held_bytes(manifest)
-        taps = read_taps(self._control)
         count = placement.partitions[0]
         parts: list[EpochPartition] = [EpochPartition([], [], GlobalControl.of(end), None) for _ in range(count)]
-        for task, place in placement.places.items():
-            part = parts[place.number % count]
-            entry = manifest.entry(str(task))
-            control = TaskControl(
-                end.epoch,
-                end.planned_ms,
-                entry,
-                carried.get(task, ()),
-                end.global_positions,
-                lagging_inputs(placement, task, lagging, held, self._admission.held_bound),
-                end.idle_ms,
-                end.planned_ms < start.planned_ms,
-                taps,
-            )
+        for task, control in task_controls(description, manifest, start, end, read_taps(self._control)):
+            part = parts[placement.places[task].number % count]
             part.controls.append((task, control))
-            for tp in placement.inputs_of(task, description.topology.repartition_topics):
-                if end.position(tp) > start.position(tp):
-                    part.ranges.append(Range(task, tp, start.position(tp), end.position(tp)))
+            part.ranges.extend(task_ranges(description, task, start, end))
         parts[0].sink = SinkControl(end, self._plan_ms + elapsed_milliseconds() - began)
         return parts
 

@@ -262,6 +262,8 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         sensors=added_up(report.sensors for report in reports),
         global_offsets=end.global_positions,
         read_to_ms=end.read_to_ms,
+        lagging=end.lagging,
+        idle_ms=end.idle_ms,
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
     crash_point("manifest.after_write", end.epoch)

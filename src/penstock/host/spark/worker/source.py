@@ -20,7 +20,8 @@ from pyspark.sql.types import StructType
 from penstock.errors import StreamsError
 from penstock.host.record_blobs import encode_batch
 from penstock.host.spark.clients import open_checkpoint
-from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner, Range
+from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner
+from penstock.host.spark.planner.task_controls import Range
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure

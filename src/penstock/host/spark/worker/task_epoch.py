@@ -3,7 +3,7 @@ when the driver has committed it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -46,13 +46,16 @@ class TaskEpoch:
         task: TaskId,
         control: TaskControl,
         global_stores: Mapping[str, StateStore],
+        prepare: Callable[[StreamTask], None] = lambda task: None,
     ) -> None:
-        """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch."""
+        """Take what to run; nothing is opened yet. global_stores: by name, to be read, as of this epoch. prepare:
+        called with the task before it processes."""
         self._description = description
         self._checkpoint = checkpoint
         self._task = task
         self._control = control
         self._global_stores = global_stores
+        self._prepare = prepare
         self._input: dict[str, tuple[int, int]] = {}
         self._held: list[PartitionBatch] = []
         self._processed = 0
@@ -125,6 +128,7 @@ class TaskEpoch:
             task.add_records(topic, partition, batch, lane)
         crash_point("task.before_process", control.epoch)
         task.initialize()
+        self._prepare(task)
         for node, limit in control.taps.items():
             task.tap(node, limit)
         partitions = description.placement.awaitable[self._task]

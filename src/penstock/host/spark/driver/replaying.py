@@ -1,0 +1,356 @@
+"""`penstock replay`: one epoch of an application once more, in this process, from its checkpoint and its topics.
+
+An epoch depends on its offset, on the manifest before it, on the segments and rows that this names, and on the records
+of the topics; so the same functions give the same. Tasks run one after the other, level by level, as workers run them.
+What they would write is kept here: nothing of the checkpoint, of the topics and of the state directory changes. The
+position of a task is a digest of all that it has committed, so it shows whether the replay comes to the same state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from penstock.client.confluent.admin import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
+from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, TopicFigures, checkpoint_of
+from penstock.host.spark.checkpoints.documents import damaged
+from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset, start_offset
+from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint, of_run
+from penstock.host.spark.driver.preparation import internal_topics
+from penstock.host.spark.planner.task_controls import task_controls, task_ranges
+from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.messages import GlobalControl, TaskControl, TaskReport
+from penstock.host.spark.protocol.placement import differences, shape
+from penstock.host.spark.worker.global_state import global_stores
+from penstock.host.spark.worker.printing import PrintBuffer
+from penstock.host.spark.worker.reading import check_topics, read_range
+from penstock.host.spark.worker.task_epoch import TaskEpoch
+from penstock.host.topics import resolve_patterns
+from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.record import PartitionBatch, TopicPartition, size_of
+from penstock.state.api import StateStore
+from penstock.task.stream_task import StreamTask
+
+_TRACE: Final = "penstock.trace.order"
+
+
+@dataclass(frozen=True)
+class TaskReplay:
+    """What a task did in a replay.
+
+    records: that it processed. differences: from what the epoch committed, in words; empty if there are none, and if
+    the epoch was never committed.
+    """
+
+    task: TaskId
+    records: int
+    differences: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What a replay gave.
+
+    epoch, planned_ms: its number, and its time in ms since the epoch of Unix. is_committed: whether there is something
+    to compare with. tasks: those that ran. output: the records for topics, by task, as bytes. differences: between the
+    output and what the manifest says of it, in words.
+    """
+
+    application_id: str
+    epoch: int
+    planned_ms: int
+    is_committed: bool
+    tasks: tuple[TaskReplay, ...]
+    output: tuple[tuple[TaskId, PartitionBatch], ...]
+    differences: tuple[str, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs from what was committed."""
+        return not self.differences and not any(task.differences for task in self.tasks)
+
+
+class EpochReplay:
+    """One epoch that can be run again; see the module."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, scratch: Path, epoch: int | None = None) -> None:
+        """Read what the checkpoint has of the epoch.
+
+        Args:
+            built: the topology of the program, whose functions run.
+            config: its configuration, which names brokers and checkpoint.
+            scratch: an empty directory for bases of stores.
+            epoch: its number; None for one that was started and not committed, or else the last that was committed.
+
+        Raises:
+            StreamsError: there is no checkpoint, the epoch is not in it any more, or the program has another shape.
+            TaskCorruptedError: files of the checkpoint are damaged or missing.
+        """
+        checkpoint = checkpoint_of(config)
+        metadata = existing_metadata(checkpoint, StreamsError)
+        last = last_manifest(checkpoint, metadata)
+        planned = planned_offset(checkpoint, metadata, last)
+        newest = last.epoch if planned is None else planned.epoch
+        self.epoch = newest if epoch is None else epoch
+        if not metadata.start_epoch < self.epoch <= newest:
+            raise StreamsError(
+                f"Epoch {self.epoch} cannot be replayed: the checkpoint {checkpoint.uri} has begun epochs "
+                f"{metadata.start_epoch + 1} to {newest} with the present topology."
+            )
+        before = checkpoint.read_manifest(self.epoch - 1, metadata.query_id)
+        self._manifest = checkpoint.read_manifest(self.epoch, metadata.query_id) if self.epoch <= last.epoch else None
+        if before is None or before.query_id != metadata.query_id or (self.epoch <= last.epoch and not self._manifest):
+            raise StreamsError(
+                f"Epoch {self.epoch} cannot be replayed: its manifest, or the one before it, is deleted. The oldest is "
+                f"of epoch {checkpoint.first_epoch()}: penstock.manifests.retained says how many are kept."
+            )
+        self._before = before
+        self._start = start_offset(metadata, before)
+        self._description = _description(built, config, checkpoint, metadata, scratch)
+        self._end = planned if planned is not None and self.epoch > last.epoch else self._committed_offset(metadata)
+        self._checkpoint = _UnchangedCheckpoint(checkpoint.uri)
+        self._trace: str | None = config[_TRACE]
+        self._scratch = scratch
+
+    @property
+    def tasks(self) -> tuple[TaskId, ...]:
+        """The tasks of the epoch."""
+        return self._description.placement.tasks
+
+    def run(self, task: TaskId | None = None, prepare: Callable[[StreamTask], None] = lambda task: None) -> Replay:
+        """Run the epoch.
+
+        Args:
+            task: only this one, after those that send to it; None for all.
+            prepare: called with each task before it processes.
+
+        Raises:
+            StreamsError: a function fails, records of the topics are deleted, or there is no such task.
+            KafkaError: brokers do not answer.
+        """
+        wanted = self._wanted(task)
+        self._check_records(wanted)
+        description, placement = self._description, self._description.placement
+        controls = dict(task_controls(description, self._before, self._start, self._end, {}))
+        waiting: dict[TaskId, list[PartitionBatch]] = {}
+        tasks: list[TaskReplay] = []
+        output: list[tuple[TaskId, PartitionBatch]] = []
+        with global_stores(description, self._checkpoint, GlobalControl.of(self._end)) as stores:
+            for each in (each for level in placement.levels for each in level if each in wanted):
+                sent, report = self._run_task(each, controls[each], waiting.pop(each, []), stores, prepare)
+                tasks.append(TaskReplay(each, report.processed, tuple(self._differences(each, report))))
+                for part in sent:
+                    consumer = placement.consumers.get(TopicPartition(part.topic, part.partition))
+                    if part.topic not in description.topics_for_other_hosts:
+                        output.append((each, part))
+                    elif consumer in wanted and placement.places[consumer].level > placement.places[each].level:
+                        waiting.setdefault(consumer, []).append(part._replace(lane=placement.places[each].lane))
+        return Replay(
+            description.application_id,
+            self.epoch,
+            self._end.planned_ms,
+            self._manifest is not None,
+            tuple(tasks),
+            tuple((each, part) for each, part in output if task in (None, each)),
+            tuple(self._other_output(output)) if task is None else (),
+        )
+
+    def _wanted(self, task: TaskId | None) -> frozenset[TaskId]:
+        """Return the tasks to run: `task` and those of the levels before it that its records come through."""
+        if task is None:
+            return frozenset(self.tasks)
+        if task not in self.tasks:
+            raise StreamsError(f"Epoch {self.epoch} has no task {task}; it has {', '.join(map(str, self.tasks))}.")
+        subtopologies, topology = {task.subtopology}, self._description.topology
+        while True:
+            reads = {t for number in subtopologies for t in self._description.subtopologies[number].source_topics}
+            feeding = {spec.id for spec in topology.subtopologies if reads.intersection(spec.sink_topics)}
+            if feeding <= subtopologies:
+                break
+            subtopologies |= feeding
+        places = self._description.placement.places
+        level = places[task].level
+        others = (each for each in self.tasks if each.subtopology in subtopologies and places[each].level < level)
+        return frozenset((task, *others))
+
+    def _check_records(self, tasks: frozenset[TaskId]) -> None:
+        """Raise StreamsError if a topic has no longer all records that the epoch has read."""
+        ranges = [each for task in tasks for each in task_ranges(self._description, task, self._start, self._end)]
+        if not ranges:
+            return
+        check_topics(self._description, {each.partition.topic for each in ranges})
+        with closing(ConfluentAdmin(self._description.config)) as admin:
+            begins = admin.beginning_offsets([each.partition for each in ranges])
+        for each in ranges:
+            if begins[each.partition] > each.start:
+                raise StreamsError(
+                    f"Epoch {self.epoch} cannot be replayed: it has read {each.partition} from offset {each.start}, "
+                    f"and the records before offset {begins[each.partition]} are deleted."
+                )
+
+    def _run_task(
+        self,
+        task: TaskId,
+        control: TaskControl,
+        sent: list[PartitionBatch],
+        stores: Mapping[str, StateStore],
+        prepare: Callable[[StreamTask], None],
+    ) -> tuple[list[PartitionBatch], TaskReport]:
+        inputs = sorted((*self._fetched(task), *sent), key=lambda part: part.lane)
+        epoch = TaskEpoch(self._description, self._checkpoint, task, control, stores, prepare)
+        return epoch.run(inputs, PrintBuffer())
+
+    def _fetched(self, task: TaskId) -> Iterator[PartitionBatch]:
+        for each in task_ranges(self._description, task, self._start, self._end):
+            for batch in read_range(self._description, each.partition, each.start, each.end, self._end.planned_ms):
+                yield PartitionBatch(*each.partition, batch)
+
+    # ---------------------------------------- what was committed
+
+    def _committed_offset(self, metadata: Metadata) -> EpochOffset:
+        """Return the offset of a committed epoch, as it was planned."""
+        logged = self._checkpoint_offset(metadata)
+        if logged is not None:
+            return logged
+        manifest = self._manifest
+        assert manifest is not None
+        may_wait = any(self._description.placement.awaitable.values())
+        if manifest.idle_ms is None and may_wait:
+            raise StreamsError(
+                f"Epoch {self.epoch} cannot be replayed: an earlier version of Penstock has committed it, which did "
+                "not keep what its tasks waited for."
+            )
+        return replace(
+            self._start,
+            epoch=manifest.epoch,
+            planned_ms=manifest.planned_ms,
+            positions=manifest.offsets,
+            global_positions=manifest.global_offsets,
+            lagging=manifest.lagging,
+            idle_ms=manifest.idle_ms or 0,
+            read_to_ms=manifest.read_to_ms,
+        )
+
+    def _checkpoint_offset(self, metadata: Metadata) -> EpochOffset | None:
+        """Return the offset of the epoch if it is still logged."""
+        fields = Checkpoint(self._description.checkpoint).read_offset(self.epoch)
+        if fields is None or fields.get("query_id") != metadata.query_id:
+            return None
+        return EpochOffset.from_json(fields)
+
+    def _differences(self, task: TaskId, report: TaskReport) -> Iterator[str]:
+        """Yield how a task differs from what it has committed, in words."""
+        if self._manifest is None:
+            return
+        committed, processed = self._manifest.entry(str(task)), self._manifest.processed.get(str(task), 0)
+        if report.processed != processed:
+            yield f"it processes {report.processed} records, and has processed {processed}"
+        if report.entry.head != committed.head:
+            yield "its state, or what it remembers besides, is not what it has committed"
+        if _file(report.entry.carried) != _file(committed.carried):
+            yield "what it hands to the next epoch is not what it has committed"
+        if self._trace is not None:
+            name = f"{task}/{self.epoch:012d}"
+            traced, here = Path(self._trace, name), Path(str(self._description.config[_TRACE]), name)
+            if traced.is_file() and here.is_file() and traced.read_bytes() != here.read_bytes():
+                yield "it takes its records in another order than the order trace says"
+
+    def _other_output(self, output: list[tuple[TaskId, PartitionBatch]]) -> Iterator[str]:
+        """Yield how the output differs from what the manifest says of it, by topic."""
+        if self._manifest is None:
+            return
+        totals: dict[str, TopicFigures] = {}
+        for _, part in output:
+            total = totals.get(part.topic, TopicFigures(0, 0))
+            totals[part.topic] = TopicFigures(total.records + len(part.batch), total.bytes + size_of(part.batch))
+        for topic in sorted({*totals, *self._manifest.output}):
+            here, then = totals.get(topic, TopicFigures(0, 0)), self._manifest.output.get(topic, TopicFigures(0, 0))
+            if here != then:
+                yield (
+                    f"topic {topic} would get {here.records} records of {here.bytes} bytes, and got {then.records} of "
+                    f"{then.bytes} bytes"
+                )
+
+
+class _UnchangedCheckpoint(Checkpoint):
+    """A checkpoint whose writes are kept in memory."""
+
+    def __init__(self, uri: str) -> None:
+        super().__init__(uri)
+        self._written: dict[tuple[str, str], bytes] = {}
+
+    def check_generation(self, generation: int) -> None:
+        """Do nothing: the application may run, and another driver may take it over."""
+
+    def read_segment(self, task: str, segment: str) -> bytes | None:
+        """Return the bytes of a segment, also of one that was written here."""
+        return self._written.get((task, segment)) or super().read_segment(task, segment)
+
+    def read_segment_range(self, task: str, segment: str, offset: int, length: int) -> bytes | None:
+        """Return some bytes of a segment, also of one that was written here."""
+        written = self._written.get((task, segment))
+        if written is not None:
+            return written[offset : offset + length]
+        return super().read_segment_range(task, segment, offset, length)
+
+    def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
+        """Keep a segment here."""
+        self._written[task, segment] = data
+
+    def write_restore_state(self, name: str, data: bytes) -> None:
+        """Do nothing: nobody waits for this restore."""
+
+    def delete_restore_state(self, name: str) -> None:
+        """Do nothing."""
+
+
+def _description(
+    built: BuiltTopology, config: StreamsConfig, checkpoint: Checkpoint, metadata: Metadata, scratch: Path
+) -> ApplicationDescription:
+    """Return the description of the epoch: as the checkpoint stores it, with the functions of the program."""
+    data = checkpoint.read_description(metadata)
+    if data is None:
+        raise damaged(f"{checkpoint.uri}/plans/{metadata.plan}", "it is missing")
+    try:
+        stored = load_from_checkpoint(data)
+    except Exception as error:  # whatever a user's object raises
+        raise StreamsError(
+            f"The description of the application in the checkpoint {checkpoint.uri} cannot be loaded: {error}."
+        ) from error
+    name = str(config.required("application.id"))
+    topology = resolve_patterns(built, stored.topic_partitions, internal_topics(built, name)).without_data_frames()
+    placement = replace(
+        stored.placement, partitions=tuple(metadata.partitions), sink_partitions=metadata.sink_partitions
+    )
+    now = shape(topology, placement)
+    if now != metadata.shape:
+        lines = "\n".join(f"  {line}" for line in differences(metadata.shape, now))
+        raise StreamsError(
+            "The program has another shape than the application in the checkpoint, so it cannot replay its epochs. "
+            f"Functions may differ, and nothing else:\n{lines}"
+        )
+    run = replace(stored, config=config, checkpoint=checkpoint.uri, generation=checkpoint.read_generation())
+    settled = of_run(stored, run)
+    given = {key: value for key, value in settled.config.given().items() if key != _TRACE}
+    given |= {"state.dir": str(scratch / "state"), "penstock.execution": config["penstock.execution"]}
+    if config[_TRACE] is not None:
+        given[_TRACE] = str(scratch / "order")
+    return replace(
+        settled,
+        config=StreamsConfig(given, environment={}),
+        topology=topology,
+        placement=placement,
+        checkpoint_id=metadata.checkpoint_id,
+        query_id=metadata.query_id,
+        process_id="replay",
+    )
+
+
+def _file(carried: Mapping[str, Any] | None) -> str | None:
+    return None if carried is None else carried["id"]
