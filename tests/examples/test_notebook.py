@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -27,7 +29,7 @@ class Cells:
 
     def run(self, beginning: str) -> Any:
         """Run the cell with a line that begins so; returns the value of its last line, as a notebook would show it."""
-        (source,) = (each for each in self.sources if any(line.startswith(beginning) for line in each.splitlines()))
+        (source,) = (each for each in self.sources if any(_begins(line, beginning) for line in each.splitlines()))
         module = ast.parse(source, str(NOTEBOOK))
         last = module.body.pop()
         exec(compile(module, str(NOTEBOOK), "exec"), self.names)
@@ -37,9 +39,17 @@ class Cells:
         return None
 
 
+def _begins(line: str, beginning: str) -> bool:
+    """Return whether a line begins so; a single name is a line of its own."""
+    return line == beginning if beginning.isidentifier() else line.startswith(beginning)
+
+
 @pytest.fixture
 def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
     monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    ipython = ModuleType("IPython")
+    vars(ipython)["get_ipython"] = object
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
     cells = Cells()
     yield cells
     for name, end in (("streams", "close"), ("broker", "stop")):
@@ -56,15 +66,26 @@ def test_the_notebook(cells: Cells) -> None:
     before = {thread.name for thread in threading.enumerate()}
     cells.run("broker =")
     for _ in range(2):
-        assert "KTable" in shown("counts = ")
+        assert "KTable" in shown("text = ")
         assert [record.value for record in cells.run("words.head")] == ["to", "be", "or", "not", "to"]
         first = cells.run("counts.head")
         assert dict(zip(first["key"], first["value"], strict=True))["to"] == 2
         assert dict(cells.run("tested").to_numpy()[:, :2]) == {"a": 3, "b": 1, "c": 1}
-    assert "KafkaStreams words" in shown("streams = ")
-    wait_for(lambda: "question" in shown("streams.view"))
+    for _ in range(2):
+        assert "KafkaStreams words" in shown("streams = ")
+        wait_for(lambda: "question" in shown("streams.view"))
     cells.run('for line in ("whether')
     wait_for(lambda: "suffer" in str(cells.run("store =")))
     assert cells.run("store =")["key"].iloc[0] == "to"
+    cells.run("tap =")
+    wait_for(lambda: "of outrageous fortune" in shown("tap"))
+    changed = shown("streams.edit")
+    assert "store counts keeps its state" in changed
+    assert "store initials is new and starts empty" in changed
+    wait_for(lambda: cells.names["streams"].state().value == "RUNNING")
+    cells.names["producer"].produce("lines", value="To")
+    cells.names["producer"].flush()
+    wait_for(lambda: dict(cells.run("store =").to_numpy()[:, :2]).get("to") == 4)
+    assert "the functions are the new ones" in shown("streams.edit")
     cells.run("streams.close")
     wait_for(lambda: not {thread.name for thread in threading.enumerate()} - before)
