@@ -160,6 +160,13 @@ def test_a_default_of_the_configuration_goes_before_annotations() -> None:
     assert written(lambda source: source.map_values(as_word), {"default.value.serde": Upper()}) == [(b"k", b"A WORD")]
 
 
+def test_merged_streams_keep_a_serde_that_both_annotations_choose() -> None:
+    one = written(lambda source: source.map_values(as_word).merge(source.flat_map_values(as_words)))
+    assert sorted(one) == sorted([(b"k", WHOLE), *written(lambda source: source.flat_map_values(as_words))])
+    with pytest.raises(StreamsError, match="value serde"):
+        written(lambda source: source.map_values(as_word).merge(source.map_values(length)))
+
+
 @pytest.mark.parametrize("mapper", [count, lambda value: value, str.split])
 def test_without_an_annotation_that_chooses_one_serdes_are_asked_for(mapper: Any) -> None:
     with pytest.raises(StreamsError, match="serde"):

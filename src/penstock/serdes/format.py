@@ -70,6 +70,8 @@ def are_alike(one: Serde | None, other: Serde | None) -> bool:
         return False
     if one is other:
         return True
+    if isinstance(one, AnnotatedSerde) and isinstance(other, AnnotatedSerde):  # where there is a default, both are that
+        return are_alike(one.with_defaults(None, None), other.with_defaults(None, None))
     if isinstance(one, TypedJsonSerde | PydanticSerde) and isinstance(other, TypedJsonSerde | PydanticSerde):
         return one.type is other.type
     if isinstance(one, ListSerde | WindowedSerde) and isinstance(other, ListSerde | WindowedSerde):
