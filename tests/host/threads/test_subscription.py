@@ -103,9 +103,9 @@ def test_of_members_with_the_same_topology_those_are_refused_that_know_of_fewer_
 
 def test_a_plan_that_differs_is_refused() -> None:
     [assignment] = lead({"a": subscribed("p", [])}, RULES).values()
-    with pytest.raises(IncompatibleMemberError, match="otherwise than the leader"):
+    with pytest.raises(IncompatibleMemberError, match="by other rules than the leader"):
         follow("a", assignment, replace(RULES, groups={TASKS[0]: RULES.groups[TASKS[0]]}))
-    with pytest.raises(IncompatibleMemberError, match="otherwise than the leader"):
+    with pytest.raises(IncompatibleMemberError, match="by other rules than the leader"):
         follow("unknown", assignment, RULES)
 
 

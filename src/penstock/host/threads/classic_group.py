@@ -34,7 +34,7 @@ ASSIGNOR: Final = "penstock"
 _PROTOCOL_TYPE: Final = "consumer"
 _THREAD: Final = 1
 """Kafka Streams adds the number of the thread to group.instance.id; here, one member stands for the instance."""
-_SESSION_MS, _HEARTBEAT_MS = 10_000, 1_000
+_SESSION_MS, _HEARTBEAT_MS = 10_000, 500  # a member hears of a rebalance by its next heartbeat
 
 
 class ClassicProtocol:
