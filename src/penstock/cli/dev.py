@@ -63,9 +63,9 @@ def dev(
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run a program, and go on with its state whenever one of its files is saved, until Ctrl-C.
+    """Run a program, and continue with its state whenever one of its files is saved, until Ctrl-C.
 
-    A program that cannot be loaded, or that cannot use the state, is not run: the one before stays.
+    A program that cannot be loaded, or that cannot use the state, does not run: the previous one continues.
     """
     overrides: dict[str, Any] = parsed_settings(config)
     if host is not None:

@@ -19,7 +19,7 @@ from penstock.extras import load
 _COMMANDS: Final = {
     "new": "Create a project: a program, its test, and what they need.",
     "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
-    "dev": "Run a program, and go on with its state whenever the file is saved.",
+    "dev": "Run a program, and continue with its state whenever the file is saved.",
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
     "ui": "Show over HTTP an application that another process runs, and what a program would change.",

@@ -25,7 +25,7 @@ def takeover(
     """Show which offsets and stores `penstock run --host threads` would take over from another application with this
     application.id, such as one of Kafka Streams in Java, or why it cannot. Changes nothing.
 
-    The exit code is 1 if something is in the way.
+    The exit code is 1 if something prevents it.
     """
     program = load_program(file)
     configured = program.configured(parsed_settings(config))
