@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from threading import Event
 from typing import Any
 
 import pytest
+from opentelemetry.context import Context
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
 from opentelemetry.trace import StatusCode, get_current_span, get_tracer
 
 from penstock import JoinWindows, StreamsBuilder
@@ -144,6 +147,45 @@ def test_a_batch_that_fails_says_so(telemetry: Telemetry) -> None:
     assert span.attributes is not None
     assert span.attributes["error.type"] == "StreamsError"
     assert [event.name for event in span.events] == ["exception"]
+
+
+class FailingProcessor(SpanProcessor):
+    """Fails at the start of each span, or at its end."""
+
+    def __init__(self, step: str) -> None:
+        self.step = step
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        self._fail("start")
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._fail("end")
+
+    def _fail(self, step: str) -> None:
+        if step == self.step:
+            raise OSError("no collector")
+
+
+@pytest.mark.parametrize("step", ["start", "end"])
+def test_a_span_processor_that_fails_ends_no_batch_and_hides_no_error(
+    step: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(FailingProcessor(step))
+    monkeypatch.setattr("penstock.otel.batch_spans.get_tracer", provider.get_tracer)
+    builder = StreamsBuilder()
+    builder.stream("orders").map_values(lambda value: value[0] and value).to("out")
+    task = traced(builder.build())
+    task.add_records("orders", 0, batch([()]))
+    with caplog.at_level(logging.WARNING):
+        task.process()
+    assert len(list(task.drain_in_order())) == 1
+    assert [line.message for line in caplog.records] == ["A span of a batch is missing or incomplete."]
+    assert not get_current_span().get_span_context().is_valid
+    task.add_records("orders", 0, RecordBatch.of([(b"k", b"", 1, 1, ())]))
+    with pytest.raises(StreamsError, match="IndexError"):
+        task.process()
+    assert not get_current_span().get_span_context().is_valid
 
 
 def test_output_is_the_same_with_and_without_spans() -> None:

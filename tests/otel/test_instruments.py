@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterator, Mapping
 
 import pytest
@@ -81,6 +82,27 @@ def test_metrics_of_sensors_come_with_a_later_collection(telemetry: Telemetry, a
     application.metrics[name] = Metric(name, 7.5)
     expected = {frozenset({("currency_code", "EUR")}): 7.5}
     assert until(lambda: telemetry.values().get("org.apache.kafka.shop.largest_order_") == expected, 60)
+
+
+def test_a_metric_without_a_value_is_left_out_and_not_warned_of(
+    telemetry: Telemetry, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    order, empty = (MetricName(name, "shop-metrics", "Size of orders") for name in ("order-avg", "empty-avg"))
+    application.metrics.update({order: Metric(order, 7.5), empty: Metric(empty, math.nan)})
+    assert until(lambda: "org.apache.kafka.shop.order.avg" in telemetry.values(), 60)
+    assert "org.apache.kafka.shop.empty.avg" not in telemetry.values()
+    assert caplog.records == []
+
+
+def test_a_metric_whose_name_is_refused_hides_no_other(
+    telemetry: Telemetry, application: Application, caplog: pytest.LogCaptureFixture
+) -> None:
+    long, other = (MetricName(name, "shop-metrics", "Orders") for name in ("o" * 300, "orders"))
+    application.metrics.update({long: Metric(long, 1.0), other: Metric(other, 2.0)})
+    with caplog.at_level(logging.WARNING):
+        assert until(lambda: "org.apache.kafka.shop.orders" in telemetry.values(), 60)
+    (warning,) = caplog.records
+    assert warning.message.startswith("OpenTelemetry does not export the metric org.apache.kafka.shop.ooo")
 
 
 def test_applications_of_a_process_share_instruments(telemetry: Telemetry, application: Application) -> None:

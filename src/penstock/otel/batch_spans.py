@@ -3,13 +3,15 @@ the producers.
 
 A batch has records of many traces, so its span is in none of them: links lead to them. They come from the header
 `traceparent` of the records (W3C Trace Context) and are limited in number. The headers themselves stay as they are:
-output is the same with and without tracing, on every host and in every replay.
+output is the same with and without tracing, on every host and in every replay. For the same reason, an error of a
+sampler or of a span processor ends no batch: it is logged.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Final
 
@@ -20,8 +22,11 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock import __version__
 from penstock.config import StreamsConfig
 from penstock.log_context import current_work
+from penstock.log_limits import limit_rate
 from penstock.otel import set_up
 from penstock.record import RecordBatch, TopicPartition
+
+_log = limit_rate(logging.getLogger(__name__))
 
 _TRACEPARENT: Final = "traceparent"
 _NAMES: Final = frozenset((_TRACEPARENT, "tracestate"))
@@ -69,6 +74,10 @@ class BatchSpan:
         producers."""
         self._partitions.update(dict.fromkeys(partitions))
         self._records += len(batch)
+        with _errors_logged():
+            self._trace(partitions, batch)
+
+    def _trace(self, partitions: Sequence[TopicPartition], batch: RecordBatch) -> None:
         if self._span is None:
             self._span = self._block.enter_context(
                 self._tracer.start_as_current_span(
@@ -89,11 +98,13 @@ class BatchSpan:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._span is not None:
-            self._describe(self._span)
-            if kind is not None:
-                self._span.set_attribute("error.type", kind.__qualname__)
-        self._block.__exit__(kind, error, traceback)
+        with _errors_logged():
+            if self._span is not None:
+                self._describe(self._span)
+                if kind is not None:
+                    self._span.set_attribute("error.type", kind.__qualname__)
+        with _errors_logged():
+            self._block.__exit__(kind, error, traceback)
 
     def _describe(self, span: Span) -> None:
         """Set what is true of the whole batch."""
@@ -121,3 +132,12 @@ class BatchSpan:
             producer = get_current_span(_PROPAGATOR.extract(texts, Context())).get_span_context()
             if producer.is_valid:
                 yield producer
+
+
+@contextmanager
+def _errors_logged() -> Iterator[None]:
+    """Log an error of OpenTelemetry, such as one of a sampler or a span processor, and go on."""
+    try:
+        yield
+    except Exception:
+        _log.warning("A span of a batch is missing or incomplete.", exc_info=True)

@@ -2,7 +2,7 @@
 
 Names are those that Kafka's own clients have there (KIP-714): `process-total` of the group `stream-task-metrics` is
 `org.apache.kafka.stream.task.process.total`, its tags are attributes, `task-id` as `task_id`. Totals are counters, all
-others gauges. Metrics that are texts are left out, as in Kafka.
+others gauges. Metrics that are texts are left out, as in Kafka, and so is what has no value yet (NaN).
 
 The instruments belong to the process, as the provider does: one instrument shows the metrics of all its applications,
 and none when these have ended.
@@ -11,6 +11,7 @@ and none when these have ended.
 from __future__ import annotations
 
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -99,7 +100,7 @@ class _Instruments:
                 _log.warning("Metrics are missing in this collection for OpenTelemetry.", exc_info=True)
                 continue
             for metric_name, metric in metrics.items():
-                if isinstance(metric.metric_value, str):
+                if isinstance(metric.metric_value, str) or not math.isfinite(metric.metric_value):
                     continue
                 name = _name(metric_name.group, metric_name.name)
                 attributes = {tag.lower().replace("-", "_"): value for tag, value in metric_name.tags.items()}
@@ -126,7 +127,10 @@ def _make(descriptions: Mapping[str, str]) -> None:
     meter = get_meter("penstock", __version__)
     for name, description in descriptions.items():
         create = meter.create_observable_counter if name.endswith(_TOTAL) else meter.create_observable_gauge
-        create(name, [partial(_INSTRUMENTS.observe, name)], description=description)
+        try:
+            create(name, [partial(_INSTRUMENTS.observe, name)], description=description)
+        except Exception as error:  # the SDK raises that for a name it refuses: the others must not go with it
+            _log.warning("OpenTelemetry does not export the metric %s: %s", name, error)
 
 
 def _name(group: str, name: str) -> str:
