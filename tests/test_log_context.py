@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from threading import Barrier, Thread
 
 import pytest
 
@@ -38,3 +39,24 @@ def test_lines_say_what_they_come_from(caplog: pytest.LogCaptureFixture) -> None
     assert current_work() == Work()
     formatted = logging.Formatter("%(penstock_task)s %(message)s").format(caplog.records[2])
     assert formatted == "0_1 processes"
+
+
+def test_calls_of_a_function_that_logs_as_something_may_overlap() -> None:
+    inside, works = Barrier(2), []
+
+    @logged_as("app", "0_1")
+    def work() -> None:
+        inside.wait(60)
+        works.append(current_work())
+        inside.wait(60)
+
+    def run() -> None:
+        work()
+        works.append(current_work())
+
+    threads = [Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(works) == [Work(), Work(), Work("app", "0_1"), Work("app", "0_1")]

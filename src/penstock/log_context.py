@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import ContextDecorator
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from functools import wraps
+from typing import Any, Final, NamedTuple, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Work(NamedTuple):
@@ -51,12 +54,22 @@ def current_work() -> Work:
     return _work.get()
 
 
-class logged_as(ContextDecorator):  # noqa: N801 - a context manager, which reads as a function does
+class logged_as:  # noqa: N801 - a context manager, which reads as a function does
     """Gives what this thread logs in its block, or in the function that it decorates, the attributes; the arguments are
     those of `Work`."""
 
     def __init__(self, application: str, task: str = "", epoch: int | str = "") -> None:
         self._work = Work(application, task, epoch)
+
+    def __call__(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Return `function` in such a block; each call has its own, so that calls may overlap."""
+
+        @wraps(function)
+        def logged(*args: P.args, **kwargs: P.kwargs) -> T:
+            with logged_as(*self._work):
+                return function(*args, **kwargs)
+
+        return logged
 
     def __enter__(self) -> None:
         self._token = _work.set(self._work)
