@@ -92,3 +92,86 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
     polling.run()
     assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
     assert not consumer.polled_in_flight
+
+
+class _Following:
+    """Follows a partition, again from an earlier offset when it is reset, until it is closed."""
+
+    phase = Phase.RUNNING
+
+    def __init__(self) -> None:
+        self.seen: list[v.Event] = []
+
+    def wants_records(self) -> bool:
+        return True
+
+    def lags(self, ends: Any) -> dict[TopicPartition, int]:
+        return {}
+
+    def next_due_ms(self) -> int | None:
+        return None
+
+    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+        self.seen.append(event)
+        match event:
+            case v.Assigned():
+                return [v.Follow({PARTITION: 0})]
+            case v.PositionReset(partition, position):
+                return [v.Unfollow(frozenset([partition])), v.Follow({partition: position})]
+            case v.CloseRequested():
+                return [v.End(None)]
+            case _:
+                return []
+
+
+def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.PositionReset) -> list[int]:
+    """Return the ends that the core learns of. polls: for each, the offsets of the records that arrive, and the end
+    that is reached behind them; or what another thread tells in between."""
+    core, left = _Following(), list(polls)
+    reached: dict[TopicPartition, int] = {}
+
+    def poll(timeout_ms: int, most: int) -> list[tuple[TopicPartition, RecordBatch]]:
+        match left.pop(0) if left else None:
+            case None:
+                polling.post(v.CloseRequested())
+            case v.PositionReset() as event:
+                polling.post(event)
+            case offsets, end:
+                reached.update({} if end is None else {PARTITION: end})
+                records = [(b"k", b"v", 0, offset, ()) for offset in offsets]
+                return [(PARTITION, RecordBatch.of(records))] if records else []
+        return []
+
+    def reached_ends() -> dict[TopicPartition, int]:
+        found = dict(reached)
+        reached.clear()
+        return found
+
+    def ignore(partitions: Any) -> dict[TopicPartition, int]:
+        return {}
+
+    consumer = SimpleNamespace(
+        poll=poll,
+        reached_ends=reached_ends,
+        known_ends=ignore,
+        incremental_assign=ignore,
+        incremental_unassign=ignore,
+    )
+    membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
+    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    wanted = frozenset([PARTITION]) if awaitable else frozenset()
+    parts: Any = core, consumer, None, membership, None, None
+    polling = Polling(*parts, SystemClock(), 0, wanted, figures)
+    polling.run()
+    return [end for event in core.seen if isinstance(event, v.EndsReached) for end in event.ends.values()]
+
+
+def test_the_core_learns_only_of_ends_that_the_last_record_does_not_show() -> None:
+    assert ends_told(False, ([3, 4], 5), ([5], None), ([], 6)) == []
+    assert ends_told(False, ([], 5)) == [5], "no record has come yet"
+    assert ends_told(False, ([3, 4], 6), ([], 9)) == [6, 9], "control records are behind the last one"
+    assert ends_told(False, ([7], 8), v.PositionReset(PARTITION, 2), ([], 5)) == [5], "it was put back"
+
+
+def test_the_core_learns_of_each_end_of_a_partition_that_tasks_wait_for() -> None:
+    assert ends_told(True, ([3, 4], 5), ([5], 6)) == [5, 6]
