@@ -11,13 +11,13 @@ import pytest
 
 from penstock import Serdes, StreamsBuilder
 from penstock.broker.process import BrokerProcess
+from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, LogAndContinueProcessingExceptionHandler
 from penstock.host.crashpoints import TRANSFER_POINTS
 from penstock.record import Headers
 from penstock.testing import TopologyTestDriver
 from penstock.transfers.redrive import DeadLetter, Selection, _Offsets
-from tests.support.commands import Command, Run, penstock
-from tests.support.waiting import until
+from tests.support.commands import Run, penstock
 from tests.transfers.topics import Sent, Topics
 
 
@@ -298,21 +298,20 @@ def test_offsets_between_records_need_no_look_again() -> None:
     assert again.take_changes() == []
 
 
-def test_records_and_what_was_written_are_one_transaction(
-    case: Case, embedded_broker: BrokerProcess, tmp_path: Path
-) -> None:
+def test_records_and_what_was_written_are_one_transaction(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     case.fail(b"a", ValueError())
-    order = "transfer.sent:stop"
-    environment = {
-        "PENSTOCK_BOOTSTRAP_SERVERS": embedded_broker.bootstrap_servers,
-        "PENSTOCK_CRASH_POINTS": order,
-        "PENSTOCK_CRASH_DIRECTORY": str(tmp_path),
-    }
-    with Command(("redrive", case.queue), tmp_path, environment) as command:
-        assert until((tmp_path / order).exists), command.output()
-        written = [case.topics.place(name) for name in (case.source, f"penstock-redrive-{case.queue}")]
-        assert case.topics.admin.end_offsets(written) == dict.fromkeys(written, 1)
-        assert case.topics.admin.end_offsets(written, read_committed=True) == dict.fromkeys(written, 0)
+    ends: list[list[int]] = []
+
+    def look(point: str, transaction: int) -> None:
+        if point == "transfer.sent":
+            written = [case.topics.place(name) for name in (case.source, f"penstock-redrive-{case.queue}")]
+            ends.extend(list(case.topics.admin.end_offsets(written, each).values()) for each in (False, True))
+            raise StreamsError("It ends before the commit.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.transfers.progress.crash_point", look)
+        assert "It ends before the commit." in case.run("redrive", case.queue).err
+    assert ends == [[1, 1], [0, 0]]
     assert case.redrive()["records"] == 1
     assert case.values() == [b"a"]
 

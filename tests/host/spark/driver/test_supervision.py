@@ -103,6 +103,7 @@ def test_a_process_of_spark_that_is_killed_ends_nothing(
         assert wait_for(lambda: killed(victim))
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are found by way of /proc")
