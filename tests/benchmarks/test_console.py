@@ -13,7 +13,10 @@ def test_pages_are_measured_and_reported_as_json(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(console, "CHROMIUM", None)
-    assert console.main(["--nodes", "9", "--rounds", "1", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["measurements"]
+    monkeypatch.setattr(console, "_WARM_UP_SECONDS", 0)
+    assert console.main(["--nodes", "60", "--rounds", "1", "--seconds", "0.1", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found = told["measurements"]
+    assert len(told["costs"]) == 7
     assert [each["page"] for each in found] == ["/", "/topology", "/topology.svg", "/tasks", "/commits"]
     assert all(each["milliseconds"] > 0 for each in found)

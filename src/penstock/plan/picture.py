@@ -105,7 +105,7 @@ class Graph:
                 nodes[id] = node
             elif title not in nodes:
                 number = sum(self.nodes[each].shape is not Shape.STORE for each in inside[title])
-                nodes[title] = Node(counted(number, "node"), Shape.PROCESSOR, title)
+                nodes[title] = Node(f"{title}, {counted(number, 'node')}", Shape.PROCESSOR, title)
         edges = (Edge(places[edge.start], places[edge.end], edge.dashed) for edge in self.edges)
         return Graph(nodes, tuple(dict.fromkeys(edge for edge in edges if edge.start != edge.end)))
 

@@ -50,7 +50,9 @@ _STATIC: Final = {"ui.css": "text/css", "ui.js": "text/javascript", "ui.svg": "i
 
 _STEP_MS: Final = 100
 EVENTS_MS = INTERVAL_MS
-"""Between two looks of an open page."""
+"""The least time between two looks of an open page."""
+_MOST_SHARE: Final = 0.01
+"""The most of its time that an open page makes its sections: a page that takes longer looks less often."""
 
 
 def application(answers: Answers, control: Control | None = None) -> Starlette:
@@ -208,18 +210,20 @@ class _Routes:
         try:
             shown: dict[str, str] = {}
             while not self._answers.observer.is_closed:
+                began = elapsed_milliseconds()
                 for id, html in (await self._call(lambda: page.live(request.query_params))).items():
                     if shown.get(id) != html:
                         shown[id] = html
                         yield b"event: section\ndata: %b\n\n" % orjson.dumps({"id": id, "html": html})
                 yield b": \n\n"  # fails where the reader has gone without a word
-                await self._pause()
+                await self._pause(elapsed_milliseconds() - began)
         finally:
             self._live_pages -= 1
 
-    async def _pause(self) -> None:
-        """Wait until it is time to look again, or the server ends, which does not wait for open pages."""
-        until = elapsed_milliseconds() + EVENTS_MS
+    async def _pause(self, took_ms: int) -> None:
+        """Wait until it is time to look again, or the server ends, which does not wait for open pages. took_ms: how
+        long it took to look."""
+        until = elapsed_milliseconds() + max(EVENTS_MS, took_ms / _MOST_SHARE)
         while not self._answers.observer.is_closed and (left := until - elapsed_milliseconds()) > 0:
             await asyncio.sleep(min(left, _STEP_MS) / 1000)
 

@@ -19,10 +19,15 @@ events.addEventListener("section", (event) => {
     location.reload(); // a topology was added
     return;
   }
+  const made = document.createElement("template");
+  made.innerHTML = html;
+  if (made.innerHTML === section.innerHTML) {
+    return; // as it was loaded: nothing is to be drawn again
+  }
   const open = new Map([...section.querySelectorAll("details")].map((each) => [title(each), each.open]));
   const held = section.contains(document.activeElement) ? position(section, document.activeElement) : -1;
   const scrolled = [...section.querySelectorAll(BOXES)].map((box) => [box.scrollLeft, box.scrollTop]);
-  section.innerHTML = html;
+  section.replaceChildren(made.content);
   section.querySelectorAll("details").forEach((each) => { each.open = open.get(title(each)) ?? each.open; });
   section.querySelectorAll(BOXES).forEach((box, number) => box.scrollTo(...(scrolled[number] ?? [0, 0])));
   if (held >= 0) {
