@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,7 @@ from penstock.plan.topology import Topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.streams import KafkaStreams
+from penstock.task.taps import TappedRecord
 
 CONFIG = {"application.id": "app", "bootstrap.servers": "localhost:1"}
 
@@ -45,6 +46,7 @@ class TestHost:
         self.answers: Any = None
         self.calls: list[str] = []
         self.responses: list[StreamThreadExceptionResponse] = []
+        self.taps: dict[str, list[TappedRecord]] = {}
 
     def open(
         self,
@@ -102,6 +104,12 @@ class TestHost:
     def table(self, store_name: str) -> str:
         assert self.config is not None
         return f"{self.config['application.id']}: {store_name}"
+
+    def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
+        return self.taps[node]
+
+    def untap(self, node: str) -> None:
+        self.calls.append(f"untap {node}")
 
     def queries(self) -> Any:
         return self.answers

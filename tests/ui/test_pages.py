@@ -12,6 +12,7 @@ from penstock import StreamsBuilder
 from penstock.host.api import CommitFigures, Staleness
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
+from penstock.task.taps import TappedRecord
 from penstock.ui.formatting import duration
 from penstock.ui.markup import Markup, element
 from tests.ui.conftest import Shown
@@ -134,6 +135,27 @@ def test_a_node_shows_its_serdes_its_stores_and_what_was_measured(
     source = page(shown, "/topology?node=KSTREAM-SOURCE-0000000000").text
     assert "Serde of keys StringSerde (default.key.serde)" in source
     assert "This topology has no node <b>." in page(shown, "/topology?node=<b>").text
+
+
+def test_the_page_of_a_node_shows_the_records_of_an_open_tap(shown: Shown) -> None:
+    node = "KSTREAM-FLATMAPVALUES-0000000001"
+    hostile = TappedRecord("<b>key</b>", "x" * 1_000_000, 1_000, (), "0_1", "lines", 1, 7, 2_000)
+    shown.host.taps[node] = [hostile._replace(value="first"), hostile._replace(topic=None, value="punctuated"), hostile]
+    assert "Tap" not in page(shown, f"/topology?node={node}").text
+    tap = shown.streams.tap(node, n=2)
+    text = page(shown, f"/topology?node={node}").text
+    assert "lines-1 at 7" in text
+    assert "'<b>key</b>'" in text
+    assert "'punctuated'" in text
+    assert "'first'" not in text
+    assert len(text) < 10_000
+    (topology,) = shown.json("/api/v1/topology")["topologies"]
+    tapped = {each["name"]: each["tapped"] for part in topology["subtopologies"] for each in part["nodes"]}
+    assert [each["task"] for each in tapped.pop(node)] == ["0_1", "0_1"]
+    assert set(tapped.values()) == {None}
+    tap.close()
+    assert shown.host.calls[-1] == f"untap {node}"
+    assert "Tap" not in page(shown, f"/topology?node={node}").text
 
 
 def test_sub_topologies_show_their_share_of_the_time_and_the_bytes_of_their_state(

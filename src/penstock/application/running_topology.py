@@ -7,7 +7,7 @@ topology runs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +26,7 @@ from penstock.state.api import StoreBuilder
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters, StoreTableType
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
+from penstock.task.taps import TappedRecord
 
 _ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
 """The states in which stores may be read."""
@@ -185,6 +186,17 @@ class RunningTopology(ABC):
             self._taps[node].close()
         tap = self._taps[node] = Tap(node, n, self._topology_host)
         return tap
+
+    def tapped(self, node: str) -> Sequence[TappedRecord] | None:
+        """Return the last records that have reached a node, the newest last; None if no tap of it is open, or none can
+        be read now."""
+        tap = self._taps.get(node)
+        if tap is None or not tap.is_open:
+            return None
+        try:
+            return tap.records()
+        except StreamsError:
+            return None
 
     def _check_node(self, node: str) -> None:
         description = self.describe()

@@ -16,6 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import UnknownTopologyError
 from penstock.metrics import Metric
 from penstock.metrics.host_metrics import DROPPED_RECORDS, NODE_ID, STATE_SIZE
+from penstock.notebook import value_text
 from penstock.plan.describe import (
     GlobalStoreDescription,
     NodeDescription,
@@ -27,6 +28,7 @@ from penstock.plan.describe import (
 )
 from penstock.plan.internal_topics import full_name
 from penstock.plan.subtopology import TaskId
+from penstock.task.taps import TappedRecord
 from penstock.ui.observer import Observer
 
 Answer = dict[str, Any]
@@ -140,6 +142,7 @@ class Topologies:
                             **self._node(node, description),
                             **{field: nodes.get((name, node.name), {}).get(of) for field, of in _OF_NODES.items()},
                             "lag": lags.get(node.name),
+                            "tapped": self.tapped(name, node.name),
                         }
                         for node in part.nodes
                     ],
@@ -187,6 +190,12 @@ class Topologies:
             None if serdes is None else {"key": self._serde("key", serdes[0]), "value": self._serde("value", serdes[1])}
         )
         return {**_described_node(node), "line": description.lines.get(node.name), "serdes": shown}
+
+    def tapped(self, topology: str, node: str) -> list[Answer] | None:
+        """Return the last records that have reached a node, the newest first, with short texts for keys and values;
+        None if no tap of it is open."""
+        records = self.named(topology)[1].tapped(node)
+        return None if records is None else [_tapped(record) for record in reversed(records)]
 
     def _serde(self, part: str, name: str | None) -> str:
         """Return the name of a serde, of None that of the configuration for keys or values."""
@@ -251,6 +260,11 @@ def _described_node(node: NodeDescription) -> Answer:
             return {**named, "stores": list(node.stores), **ends}
         case SinkDescription():
             return {**named, "topic": node.target, "predecessors": list(node.predecessors)}
+
+
+def _tapped(record: TappedRecord) -> Answer:
+    where = {"task": record.task, "topic": record.topic, "partition": record.partition, "offset": record.offset}
+    return {"key": value_text(record.key), "value": value_text(record.value), "timestamp": record.timestamp, **where}
 
 
 def _number(metric: Metric) -> float | None:

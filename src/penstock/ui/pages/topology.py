@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
 from penstock.errors import counted
+from penstock.notebook import time_text
 from penstock.plan.picture import Figure
 from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, percent, rate, size
@@ -304,7 +305,24 @@ def _details(
         if links := [_node_link(topology, each, view) for each in node.get(way, ())]:
             rows.append((way.capitalize(), joined(_spaced(links))))
     rows += [(name, number(value)) for name, value in sorted(measured.items())]
-    return joined([element("h2", f"Node {node['name']}"), table("Node", ("What", "Value"), rows, "")])
+    shown = [element("h2", f"Node {node['name']}"), table("Node", ("What", "Value"), rows, "")]
+    return joined(shown if node["tapped"] is None else [*shown, _tapped(node["tapped"])])
+
+
+def _tapped(records: list[Answer]) -> Markup:
+    """Return the records of an open tap of a node."""
+    rows = [
+        (
+            each["key"],
+            each["value"],
+            time_text(each["timestamp"]),
+            each["task"],
+            NONE if each["topic"] is None else f"{each['topic']}-{each['partition']} at {each['offset']}",
+        )
+        for each in records
+    ]
+    columns = ("Key", "Value", "Timestamp", "Task", "Input record")
+    return joined([element("h3", "Tap"), table("Tap", columns, rows, "No record has reached the node since.")])
 
 
 def _line(line: str | None) -> list[Markup]:
