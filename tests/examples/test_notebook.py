@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,14 @@ import pytest
 
 from tests.host.support import wait_for
 
+WITH_SPARK = pytest.param(
+    "spark",
+    marks=[
+        pytest.mark.spark,
+        pytest.mark.xdist_group("spark"),
+        pytest.mark.skipif(find_spec("pyspark") is None, reason="There is no pyspark"),
+    ],
+)
 NOTEBOOK = Path(__file__).parents[2] / "examples" / "notebook.ipynb"
 
 
@@ -58,13 +67,15 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
 
 
 @pytest.mark.slow
-def test_the_notebook(cells: Cells) -> None:
+@pytest.mark.parametrize("host", ["threads", WITH_SPARK])
+def test_the_notebook(cells: Cells, host: str) -> None:
     def shown(beginning: str) -> str:
         html: str = cells.run(beginning)._repr_mimebundle_()["text/html"]
         return html
 
     before = {thread.name for thread in threading.enumerate()}
     cells.run("broker =")
+    cells.names["config"]["penstock.host"] = host
     for _ in range(2):
         assert "KTable" in shown("text = ")
         assert [record.value for record in cells.run("words.head")] == ["to", "be", "or", "not", "to"]
@@ -88,4 +99,5 @@ def test_the_notebook(cells: Cells) -> None:
     wait_for(lambda: dict(cells.run("store =").to_numpy()[:, :2]).get("to") == 4)
     assert "the functions are the new ones" in shown("streams.edit")
     cells.run("streams.close")
-    wait_for(lambda: not {thread.name for thread in threading.enumerate()} - before)
+    if host == "threads":  # a session of Spark goes on, for the next application
+        wait_for(lambda: not {thread.name for thread in threading.enumerate()} - before)

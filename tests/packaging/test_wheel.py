@@ -109,7 +109,7 @@ def tools(site: Path) -> Path:
     """A directory of installed packages with those that tests need."""
     tools = site.parent / "tools"
     tools.mkdir()
-    for name in ("hypothesis", "pytest", "pytest-timeout"):
+    for name in ("hypothesis", "pytest", "pytest-timeout", "pytest-xdist"):
         for each in (distribution(name), *required(distribution(name))):
             link(each, tools)
     return tools
@@ -136,6 +136,17 @@ def link(installed: Distribution, site: Path) -> None:
     for name in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
         if not (site / name).exists():
             (site / name).symlink_to(Path(str(installed.locate_file(name))))
+
+
+@pytest.fixture
+def frames(tmp_path: Path) -> Path:
+    """A directory of installed packages with pandas and pyarrow."""
+    frames = tmp_path / "frames"
+    frames.mkdir()
+    for name in ("pandas", "pyarrow"):
+        for each in (distribution(name), *required(distribution(name))):
+            link(each, frames)
+    return frames
 
 
 def run(
@@ -215,3 +226,11 @@ def test_the_threads_host_passes_its_unit_tests(site: Path, tools: Path) -> None
     options = ("-q", "-p", "no:cacheprovider", "-o", "pythonpath=.")  # penstock is that of the wheel
     ran = run(site, "-m", "pytest", *options, *UNIT_TESTS, more=(tools,), cwd=ROOT)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_the_notebook_runs_without_spark(site: Path, tools: Path, frames: Path) -> None:
+    options = ("-q", "-rs", "-p", "no:cacheprovider", "-o", "pythonpath=.")
+    ran = run(site, "-m", "pytest", *options, "tests/examples/test_notebook.py", more=(tools, frames), cwd=ROOT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "1 passed, 1 skipped" in ran.stdout
+    assert "There is no pyspark" in ran.stdout
