@@ -298,6 +298,7 @@ def test_each_topology_is_asked_by_its_name(streams: KafkaStreamsNamedTopologyWr
     assert len(streams.streams_metadata_for_store("b", "b")) == 1
     assert streams.query_metadata_for_key("counts", 7, None, "b") == ("b", "counts", 7)
     assert streams.running_topology("a").table("counts") == "app-a: counts"
+    assert streams.running_topology("a") is streams.running_topologies()["a"]  # which knows its views and taps
     with pytest.raises(UnknownTopologyError):
         streams.running_topology("c")
     streams.close()

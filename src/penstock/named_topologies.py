@@ -115,6 +115,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """
         super().__init__(config)
         self._spark = spark
+        self._runs: dict[str, RunningTopology] = {}
         self._topologies: dict[str, NamedTopology] = {}
         self._paused_names: set[str] = set()
         self._changing = threading.RLock()
@@ -330,11 +331,15 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         In its metrics `client-id` is that of this application, `-` and the name of the topology.
         """
         self._check_known(topology_name)
-        return _NamedTopologyRun(self, topology_name)
+        return self._run(topology_name)
+
+    def _run(self, name: str) -> RunningTopology:
+        """Return the interface to a topology: the same one each time, which knows its open taps and views."""
+        return self._runs.setdefault(name, _NamedTopologyRun(self, name))
 
     def running_topologies(self) -> Mapping[str, RunningTopology]:
         """Return the interface to each topology, by its name; see `running_topology`."""
-        return {name: _NamedTopologyRun(self, name) for name in list(self._topologies)}
+        return {name: self._run(name) for name in list(self._topologies)}
 
     def metrics(self) -> Mapping[MetricName, Metric]:
         """Return the metrics of all topologies, by their names; see `running_topology`."""
