@@ -17,7 +17,8 @@ from penstock.host.open import keeps_checkpoint, open_watch
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
-_OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port")
+_OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "penstock.otel.enabled")
+"""Keys of what the application itself shows: a second process would take its ports, or double its metrics."""
 
 
 class _Watched(KafkaStreams):
@@ -38,7 +39,7 @@ def ui(
     FILE would change; on threads from the brokers."""
     program = load_program(file)
     settings = program.configured({**parsed_settings(config), "penstock.ui.port": port, "penstock.ui.control": False})
-    own = StreamsConfig({key: value for key, value in settings.given().items() if key not in _OF_THE_APPLICATION})
+    own = config_of_watcher(settings)
     server_class = load("penstock.ui.server", "penstock ui").UiServer
 
     def changes() -> list[str]:
@@ -51,3 +52,9 @@ def ui(
             streams.await_termination()
         finally:
             server.close()
+
+
+def config_of_watcher(settings: StreamsConfig) -> StreamsConfig:
+    """Return the configuration of the application without what only the application itself shows."""
+    values = {key: value for key, value in settings.given().items() if key not in _OF_THE_APPLICATION}
+    return StreamsConfig(values, environment={})
