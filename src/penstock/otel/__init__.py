@@ -1,4 +1,4 @@
-"""What OpenTelemetry is given: metrics (`instruments`) and a span for each batch (`batch_spans`).
+"""What OpenTelemetry receives: metrics (`instruments`) and a span for each batch (`batch_spans`).
 
 Only this package imports `opentelemetry`, and of that only the API: the program chooses the SDK, the exporters and what
 is sampled. It is loaded if `penstock.otel.enabled` is true.

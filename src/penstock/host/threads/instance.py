@@ -61,7 +61,7 @@ class Phase(Enum):
 
 
 _OF_RECORDS = (v.Arrived, v.Ran, v.EndsReached, v.EndsKnown)
-"""Events that change nothing about which tasks the instance has, or where they stand."""
+"""Events that change neither the tasks of the instance nor their states."""
 
 
 @dataclass(frozen=True)
@@ -139,8 +139,8 @@ class Instance:
         self._closing: v.CloseRequested | None = None
         self._running_told = False
         self._is_settled = False
-        """Whether nothing has come since it was last looked at that changes which tasks the instance has, and where
-        they stand: for each run, there is nothing to do about that."""
+        """Whether only such events have come since the last look at the tasks and their states: there is nothing to
+        open, to give up or to tell, and a run of a few records needs no other look."""
         self._error: BaseException | None = None
         self._restarts = Restarts(
             settings.restart_attempts, settings.restart_backoff_ms, settings.restart_backoff_max_ms

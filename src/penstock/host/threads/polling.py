@@ -177,8 +177,9 @@ class Polling:
         return bool(arrived or reached)
 
     def _new_ends(self) -> dict[TopicPartition, int]:
-        """Return up to where partitions have been read to their end, but for those of which the last record says so: a
-        consumer that keeps up with its input reaches the end behind each record."""
+        """Return the ends that the consumer has reached. Without those that the last record shows already: a consumer
+        that keeps up with its input reaches the end behind each record. Tasks that wait for partitions look again at
+        each end, so all ends of these partitions are returned."""
         reached = self._consumer.reached_ends()
         return {p: end for p, end in reached.items() if p in self._awaitable or end > self._next.get(p, -1)}
 
