@@ -485,6 +485,18 @@ def test_events_and_errors_amid_records_lose_none_of_a_consumer(arriving: list[l
     assert [batch.values for _ in range(2) for _, batch in following.poll(0, 10)] == [[b"3"], [b"4"]]
 
 
+def test_ends_amid_records_lose_none_of_a_consumer_and_the_last_one_is_kept(arriving: list[list[Message]]) -> None:
+    end = Code._PARTITION_EOF
+    arriving += [[event(end, 0), record(0), event(end, 1), record(1), event(end, 2)], [event(end, 3)]]
+    following = ConfluentConsumer(NO_BROKER)
+    batches = following.poll(timeout_ms=0, max_records=10)
+    assert [(partition, batch.values) for partition, batch in batches] == [(HERE, [b"0", b"1"])]
+    assert following.reached_ends() == {HERE: 2}
+    assert following.reached_ends() == {}
+    assert following.poll(timeout_ms=0, max_records=10) == []
+    assert following.reached_ends() == {HERE: 3}
+
+
 def test_who_leads_a_topic_is_asked_before_its_first_read(
     arriving: list[list[Message]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
