@@ -11,7 +11,8 @@ from penstock import Consumed, Serdes, StreamsBuilder, Topology
 from penstock.client.api import NewTopic
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
-from tests.host.support import InputRecord, Program, Runner, lines
+from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, Operation
+from tests.host.support import InputRecord, Program, Runner, lines, run_to_end
 from tests.host.test_topologies import TEXT, TEXT_OUT
 
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -102,6 +103,22 @@ def test_dead_letters_are_written_of_records_that_cannot_be_read_or_processed(
     assert [record.value for record in runner.read(target)] == [b"4"]
     dead = runner.read(letters)
     assert [(record.key, record.value) for record in dead] == [(b"k", b"short"), (b"k", bytes(8))]
+
+
+@pytest.mark.one_broker
+@pytest.mark.slow
+def test_dead_letters_are_counted(runner: Runner, application: str, topics: tuple[str, str, str]) -> None:
+    source, target, letters = topics
+    values = {
+        "deserialization.exception.handler": "LogAndContinueExceptionHandler",
+        "processing.exception.handler": "LogAndContinueProcessingExceptionHandler",
+        "errors.dead.letter.queue.topic.name": letters,
+    }
+    written = [b"short", bytes(8), (3).to_bytes(8, "big")]
+    runner.write(source, [InputRecord(b"k", value, 1_000) for value in written])
+    host = runner.host(dividing(source, target), runner.config(application, values), until_end=True)
+    assert run_to_end(host).statistics["dropped"] == {"0_0": 2}
+    assert host.measured().operations[Operation(DEAD_LETTER_RECORDS, "0_0")].number == 2
 
 
 @pytest.mark.one_broker

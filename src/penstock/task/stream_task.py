@@ -378,7 +378,7 @@ class StreamTask:
         measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
         self._lateness = self._punctuations = NOTHING
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
-        measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried))
+        measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts for 1
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
