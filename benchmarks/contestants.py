@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-KEYS, WORDS = "keys", "words"
+KEYS, WORDS, MAP = "keys", "words", "map"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
 PARTITIONS: Final = 2
 
@@ -43,8 +43,9 @@ class UnavailableError(Exception):
 class Job:
     """What a contestant does.
 
-    program: KEYS counts the keys of records, WORDS the words of lines; each update goes to `sink`. commit_ms: the
-    commit interval. cache_bytes: of the record cache, for contestants that have one.
+    program: KEYS counts the keys of records, WORDS the words of lines, and MAP calls a function that takes its time for
+    each record; each update goes to `sink`. commit_ms: the commit interval. cache_bytes: of the record cache, for
+    contestants that have one. threads: which process records, each on a core of its own.
     """
 
     program: str
@@ -57,6 +58,7 @@ class Job:
     commit_ms: int = 1_000
     cache_bytes: int = 0
     standbys: int = 0
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class Contestant:
     """A program that runs jobs.
 
     command: returns what runs a job; raises UnavailableError. holds_back: whether a record cache holds back updates, so
-    that the output does not show all words that were counted. remark: for the table.
+    that the output does not show all words that were counted. remark: for the table. has_threads: whether one
+    application can use more than one core.
     """
 
     name: str
@@ -72,6 +75,7 @@ class Contestant:
     holds_back: bool = False
     guarantees: frozenset[str] = frozenset((AT_LEAST_ONCE,))
     remark: str = ""
+    has_threads: bool = False
 
 
 class Running:
@@ -123,6 +127,8 @@ def running(contestant: Contestant, job: Job) -> Iterator[Running]:
     """Run a job until the end of the block."""
     if job.guarantee not in contestant.guarantees:
         raise UnavailableError(f"it does not do {job.guarantee}")
+    if job.threads > 1 and not contestant.has_threads:
+        raise UnavailableError("one process uses one core")
     command = contestant.command(job)
     paths = [str(ROOT / "src"), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     own = {"PYTHONPATH": os.pathsep.join(paths)} if command[0] == sys.executable else {}
@@ -159,7 +165,7 @@ def _java(job: Job) -> Sequence[str]:
         class_path = f"{compile_java(_RIVALS / 'WordCountBenchmark.java')}{os.pathsep}{kafka_class_path()}"
     except (KafkaUnavailableError, subprocess.SubprocessError) as error:
         raise UnavailableError(str(error)) from error
-    arguments = [job.application, job.bootstrap, job.source, job.sink, job.directory, job.guarantee, "1"]
+    arguments = [job.application, job.bootstrap, job.source, job.sink, job.directory, job.guarantee, str(job.threads)]
     settings = [f"commit.interval.ms={job.commit_ms}", f"statestore.cache.max.bytes={job.cache_bytes}"]
     command = ["java", "-Xmx1g", "-cp", class_path, "WordCountBenchmark", *arguments]
     return [*command, job.program, *settings]
@@ -197,9 +203,9 @@ def _environment(requirements: Sequence[str]) -> Path:
 
 PENSTOCK: Final = "Penstock"
 CONTESTANTS: Final = (
-    Contestant(PENSTOCK, _penstock, True, frozenset((AT_LEAST_ONCE, EXACTLY_ONCE)), "LMDB, changelog"),
+    Contestant(PENSTOCK, _penstock, True, frozenset((AT_LEAST_ONCE, EXACTLY_ONCE)), "LMDB, changelog", True),
     Contestant(
-        "Kafka Streams in Java", _java, True, frozenset((AT_LEAST_ONCE, EXACTLY_ONCE)), "RocksDB, changelog, one thread"
+        "Kafka Streams in Java", _java, True, frozenset((AT_LEAST_ONCE, EXACTLY_ONCE)), "RocksDB, changelog", True
     ),
     Contestant(
         "Quix Streams",

@@ -31,6 +31,7 @@ from benchmarks.contestants import (
     CONTESTANTS,
     EXACTLY_ONCE,
     KEYS,
+    MAP,
     PENSTOCK,
     ROOT,
     WORDS,
@@ -234,31 +235,54 @@ def resident_megabytes(pid: int) -> float:
 # ---------------------------------------- throughput
 
 
-def _word_count(contestant: Contestant, broker: Broker, options: Options) -> tuple[str, dict[str, float]]:
-    with topics(broker.bootstrap, SOURCE, SINK):
+def _word_count(threads: int) -> Measure:
+    def measure(contestant: Contestant, broker: Broker, options: Options) -> tuple[str, dict[str, float]]:
+        with topics(broker.bootstrap, SOURCE, SINK):
+            fill(broker.bootstrap, SOURCE, "10,000 words", options.lines, WORDS_PER_LINE)
+            with (
+                _job(broker, WORDS, commit_ms=500, cache_bytes=CACHE_BYTES, threads=threads) as job,
+                running(contestant, job) as one,
+            ):
+                with _Progress(broker, job, contestant.holds_back) as progress:
+                    rate, cpu = _steady_rate(progress.done, options.lines * WORDS_PER_LINE, options.seconds, one)
+                memory = resident_megabytes(one.pid)
+        return (
+            f"{rate:,.0f} words/s, {cpu * 1e6 / rate:.2f} CPU s / M words, {memory:.0f} MB",
+            {"words_per_second": rate, "cpu_seconds_per_million_words": cpu * 1e6 / rate, "resident_mb": memory},
+        )
+
+    return measure
+
+
+def _map(contestant: Contestant, broker: Broker, options: Options) -> tuple[str, dict[str, float]]:
+    """Return how much faster two workers map than one processing thread, both over the same records."""
+    rates = []
+    with topics(broker.bootstrap, SOURCE):
         fill(broker.bootstrap, SOURCE, "10,000 words", options.lines, WORDS_PER_LINE)
-        with (
-            _job(broker, WORDS, commit_ms=500, cache_bytes=CACHE_BYTES) as job,
-            running(contestant, job) as one,
-        ):
-            with _Progress(broker, job, contestant.holds_back) as progress:
-                rate, cpu = _steady_rate(progress.words, options.lines * WORDS_PER_LINE, options.seconds, one)
-            memory = resident_megabytes(one.pid)
+        for threads in (1, 2):
+            with (
+                topics(broker.bootstrap, SINK),
+                _job(broker, MAP, threads=threads) as job,
+                running(contestant, job) as one,
+                _Progress(broker, job, False) as progress,
+            ):
+                rates.append(_steady_rate(progress.done, options.lines, options.seconds, one)[0])
+    one_thread, two_workers = rates
     return (
-        f"{rate:,.0f} words/s, {cpu * 1e6 / rate:.2f} CPU s / M words, {memory:.0f} MB",
-        {"words_per_second": rate, "cpu_seconds_per_million_words": cpu * 1e6 / rate, "resident_mb": memory},
+        f"{two_workers / one_thread:.2f} times: {one_thread:,.0f} and {two_workers:,.0f} records/s",
+        {"ratio": two_workers / one_thread, "one_thread_per_second": one_thread, "two_workers_per_second": two_workers},
     )
 
 
 class _Progress:
-    """Words that are counted: by what is written, or by what is committed where a cache holds back output."""
+    """What is done: by what is written, or by what is committed where a cache holds back output."""
 
     def __init__(self, broker: Broker, job: Job, holds_back: bool) -> None:
         self._admin = ConfluentAdmin(client_config(broker.bootstrap))
         self._job = job
         self._holds_back = holds_back
 
-    def words(self) -> int:
+    def done(self) -> int:
         if not self._holds_back:
             return self._ends(SINK)
         topic = f"{self._job.application}-counts-store-repartition"
@@ -369,7 +393,9 @@ ROWS: Final = (
     Row("latency at least once", "p50 3 ms, p99 10 ms; 20 % of a core; 75 MB", _latency(AT_LEAST_ONCE, 1_000)),
     Row("latency exactly once, 100 ms", "p50 70 ms", _latency(EXACTLY_ONCE, 100)),
     Row("latency exactly once, 20 ms", "p50 25 ms", _latency(EXACTLY_ONCE, 20)),
-    Row("words", "6 times Quix Streams, as fast as Java", _word_count),
+    Row("words", "6 times Quix Streams, as fast as Java", _word_count(1)),
+    Row("words on two cores", "10 times Quix Streams with one, as fast as Java with two threads", _word_count(2)),
+    Row("map on two cores", "1.8 times one core", _map, own=True),
     Row("restore into LMDB", "500,000 keys/s", _restore, own=True),
     Row("hand-over to a standby", "1 s", _hand_over, own=True),
     Row("imports", "0.5 s", _imports, own=True),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -43,7 +44,7 @@ def test_a_contestant_that_ends_early_is_reported_with_its_last_words() -> None:
 
 
 def test_what_a_contestant_does_not_promise_is_not_asked_of_it() -> None:
-    once = Job(**{**vars(JOB), "guarantee": "exactly_once_v2"})
+    once = replace(JOB, guarantee="exactly_once_v2")
     with (
         pytest.raises(UnavailableError, match="does not do exactly_once_v2"),
         running(Contestant("", lambda _: []), once),
@@ -51,15 +52,24 @@ def test_what_a_contestant_does_not_promise_is_not_asked_of_it() -> None:
         pass
 
 
+def test_a_contestant_with_one_thread_is_not_asked_for_two() -> None:
+    with (
+        pytest.raises(UnavailableError, match="one process uses one core"),
+        running(Contestant("", lambda _: []), replace(JOB, threads=2)),
+    ):
+        pass
+
+
 @pytest.mark.slow
-def test_latency_and_restore_are_measured(
+def test_latency_a_map_and_restore_are_measured(
     embedded_broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(threads, "_WARM_SECONDS", 0.5)
-    arguments = ["--only", "latency at least;restore", "--contestants", "Penstock", "--json"]
-    sizes = ["--seconds", "0.5", "--keys", "1000"]
+    arguments = ["--only", "latency at least;map;restore", "--contestants", "Penstock", "--json"]
+    sizes = ["--seconds", "0.5", "--keys", "1000", "--lines", "200000"]
     assert threads.main([*arguments, *sizes, "--bootstrap", embedded_broker.bootstrap_servers]) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["missing"] == {}
-    assert [each["row"] for each in report["figures"]] == ["latency at least once", "restore into LMDB"]
+    rows = [each["row"] for each in report["figures"]]
+    assert rows == ["latency at least once", "map on two cores", "restore into LMDB"]
     assert all(value > 0 for each in report["figures"] for value in each["values"].values())
