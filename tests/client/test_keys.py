@@ -85,6 +85,13 @@ def test_a_key_that_changes_nothing_is_named_with_the_reason(caplog: pytest.LogC
     assert caplog.messages == ["The configuration producer.buffer.memory is ignored: set queue.buffering.max.kbytes."]
 
 
+def test_the_test_driver_takes_keys_of_every_host_in_silence(caplog: pytest.LogCaptureFixture) -> None:
+    """A test runs with the configuration of the program, and its host says what has no effect there."""
+    with caplog.at_level(logging.WARNING, "penstock.config"):
+        TopologyTestDriver(topology(), {"commit.interval.ms": 100, "penstock.poll.ms": 5}).close()
+    assert caplog.messages == []
+
+
 @pytest.mark.parametrize(("prefix", "warnings"), [("", 0), ("consumer.", 1)])
 def test_keys_of_metrics_have_an_effect_without_the_prefix_of_a_client(
     prefix: str, warnings: int, caplog: pytest.LogCaptureFixture

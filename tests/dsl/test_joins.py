@@ -128,6 +128,8 @@ def test_each_kind_of_other_side_has_its_own_options() -> None:
         stream.join(stream, first)  # type: ignore[call-overload]  # the mistake that is tested
     with pytest.raises(TypeError, match=r"global table needs the key .* key_selector"):
         stream.join(builder.global_table("g"), first)  # type: ignore[call-overload]  # the mistake that is tested
+    with pytest.raises(TypeError, match="takes the joiner first, and the key selector by name"):
+        stream.join(builder.global_table("h"), lambda key, value: key, first)  # type: ignore[call-overload]  # as above
     with pytest.raises(TypeError, match="Windows are for joins with a KStream"):
         stream.join(table, first, WINDOWS)  # type: ignore[call-overload]  # the mistake that is tested
     with pytest.raises(TypeError, match="Expected a KStream, KTable or GlobalKTable"):

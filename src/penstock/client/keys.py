@@ -4,7 +4,7 @@ know."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from penstock import extras
 from penstock.client.settings import (
@@ -14,7 +14,6 @@ from penstock.client.settings import (
     keys_for_librdkafka,
     keys_of_unused_clients,
     keys_without_a_row,
-    warn_of_rows_without_effect,
 )
 from penstock.config import StreamsConfig, did_you_mean
 from penstock.config.keys import KEYS
@@ -51,11 +50,9 @@ OF_LIBRDKAFKA = (
 """Keys of librdkafka. It may have others, which only librdkafka knows."""
 
 
-def check_client_keys(config: StreamsConfig, acted_on: Collection[str] = ()) -> None:
+def check_client_keys(config: StreamsConfig) -> None:
     """Raise ConfigError for a key of `config` that Kafka Streams, Penstock and librdkafka do not have; log a warning
-    for keys without effect. It does not look at values. acted_on: keys that have an effect on the host that asks, and
-    on others none."""
-    warn_of_rows_without_effect(config, acted_on)
+    for keys of clients without effect. It does not look at values."""
     for role in (CONSUMER, PRODUCER, ADMIN):
         _check(role, keys_for_librdkafka(config, role))
     known = {*keys_without_a_row()}

@@ -210,6 +210,11 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream:
         if isinstance(other, StreamJoins):
             return self._join_stream(type, other, joiner, windows, **options)
+        if callable(windows) and isinstance(other, GlobalKTable):  # the order of Java: key selector, then joiner
+            raise TypeError(
+                "A join with a global table takes the joiner first, and the key selector by name: "
+                "join(table, joiner, key_selector=lambda key, value: key)."
+            )
         if windows is not None:
             raise TypeError(f"Windows are for joins with a KStream, the other side is {other!r}.")
         if isinstance(other, TableJoins):

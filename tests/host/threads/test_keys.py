@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from penstock.client.keys import check_client_keys
+from penstock.client.settings import warn_of_rows_without_effect
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import ConfigError, TopologyError
@@ -60,7 +60,7 @@ def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.Log
     with caplog.at_level(logging.WARNING):
         check_keys(config_of(**OF_THIS_HOST))
         assert caplog.messages == []
-        check_client_keys(config_of(**OF_THIS_HOST))
+        warn_of_rows_without_effect(config_of(**OF_THIS_HOST), ())
     assert sorted(message.split()[2] for message in caplog.messages) == sorted(OF_THIS_HOST)
     assert "The configuration poll.ms is ignored: set penstock.poll.ms." in caplog.messages
 

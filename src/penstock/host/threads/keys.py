@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.client.keys import check_client_keys
-from penstock.client.settings import CONSUMER, client_settings
+from penstock.client.settings import CONSUMER, client_settings, warn_of_rows_without_effect
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, TopologyError
@@ -91,7 +91,8 @@ def check_keys(config: StreamsConfig) -> None:
     for key, why in WITHOUT_EFFECT.items():
         if key in config.given():
             warn_without_effect(key, why)
-    check_client_keys(config, _ACTED_ON)
+    warn_of_rows_without_effect(config, _ACTED_ON)
+    check_client_keys(config)
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"

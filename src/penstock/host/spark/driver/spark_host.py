@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.keys import check_client_keys
+from penstock.client.settings import warn_of_rows_without_effect
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
@@ -121,6 +122,7 @@ class SparkHost:
 
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
+        warn_of_rows_without_effect(self._config, ())
         check_client_keys(self._config)
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
