@@ -65,6 +65,14 @@ def test_lines_become_records_and_records_become_lines(run: Run, unique_name: Ca
     assert (read.code, read.out) == (0, "a\t1\nnull\t2\nb\tnull\n")
 
 
+def test_a_tab_between_key_and_value_may_be_two_characters(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    assert run("produce", name, "--key-separator", r"\t", standard_input="a\t1\n").code == 0
+    read = run("consume", name, "--from-beginning", "--max-messages", "1", "--key-separator", r"\t=\t")
+    assert (read.code, read.out) == (0, "a\t=\t1\n")
+
+
 @pytest.mark.parametrize(
     ("serde", "texts"),
     [

@@ -171,6 +171,33 @@ def test_a_run_without_brokers_starts_its_own_and_ends_it(tmp_path: Path) -> Non
         assert running.nothing_left()
 
 
+ENRICHES = """
+from penstock import Serdes, StreamsBuilder
+
+builder = StreamsBuilder()
+names = builder.global_table("names")
+joined = builder.stream("events").join(names, lambda event, name: name, key_selector=lambda key, event: event)
+joined.to("named-events")
+topology = builder.build()
+config = {
+    "application.id": "enriches",
+    "default.key.serde": Serdes.string(),
+    "default.value.serde": Serdes.string(),
+    "errors.dead.letter.queue.topic.name": "dead-letters",
+}
+"""
+
+
+def test_a_run_without_brokers_creates_the_topics_of_global_tables_and_of_dead_letters_too(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ENRICHES)
+    arguments = ("run", str(program), "--host", "threads", "--port", "0", "--data-dir", str(tmp_path / "data"))
+    with Command((*arguments, "--until-end", "-c", f"state.dir={tmp_path / 'state'}"), tmp_path) as command:
+        ended = command.ended()
+    assert ended.code == 0, ended.err
+    assert "Created topics dead-letters, events, named-events, names." in ended.err
+
+
 @pytest.mark.slow
 def test_ctrl_c_during_the_demo_leaves_no_process_and_the_next_one_counts_exactly(tmp_path: Path) -> None:
     with Command(("demo", "--data-dir", str(tmp_path / "demo")), tmp_path) as demo:

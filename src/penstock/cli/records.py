@@ -72,11 +72,20 @@ class Part(StrEnum):
     HEADERS = "headers"
 
 
+def _with_tabs(separator: str | None) -> str | None:
+    """Return `separator` with tabs where a shell passes on the two characters that stand for one."""
+    return None if separator is None else separator.replace(r"\t", "\t")
+
+
 def produce(
     topic: Topic,
     key_separator: Annotated[
         str | None,
-        typer.Option("--key-separator", help="Text between key and value of a line; without it, records have no keys."),
+        typer.Option(
+            "--key-separator",
+            callback=_with_tabs,
+            help=r"Text between key and value of a line, \t for a tab; without it, records have no keys.",
+        ),
     ] = None,
     key_serde: KeySerde = SerdeName.string,
     value_serde: ValueSerde = SerdeName.string,
@@ -204,7 +213,15 @@ def consume(
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out records of aborted and open transactions.")
     ] = False,
-    separator: Annotated[str, typer.Option("--key-separator", help="Text between key and value.")] = "\t",
+    separator: Annotated[
+        str,
+        typer.Option(
+            "--key-separator",
+            callback=_with_tabs,
+            help=r"Text between key and value, \t for a tab.",
+            show_default="a tab",
+        ),
+    ] = "\t",
     servers: Servers = None,
     config: Settings = None,
 ) -> None:

@@ -21,6 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.open import check_host
+from penstock.host.topics import named_topics
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
@@ -152,11 +153,11 @@ def with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Pa
 
 
 def create_missing_topics(program: Program, config: StreamsConfig) -> None:
-    """Create the topics that the topology reads and writes, as a broker for development does."""
+    """Create the topics that the application names and reads or writes, as a broker for development does."""
     built = program.topology.build(config.required("application.id"))
-    named = {topic for each in built.subtopologies for topic in (*each.source_topics, *each.sink_topics)}
     admin = ConfluentAdmin(config)
-    missing = sorted(named - {*built.repartition_topics, *built.data_frame_topics, *admin.topics()})
+    own = {*built.repartition_topics, *built.data_frame_topics}
+    missing = sorted(named_topics(built, config) - own - admin.topics().keys())
     if missing:
         admin.create_topics([NewTopic(name, config["num.partitions"]) for name in missing])
         err.print(f"Created topics {', '.join(missing)}.")
