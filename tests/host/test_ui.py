@@ -40,6 +40,9 @@ def test_an_application_shows_how_far_it_is(
         overview = wait_for(lambda: (seen := get("api/v1/overview"))["lag"] == 0 and seen["output_age_ms"] and seen)
         assert 0 <= overview["output_age_ms"]["p50"] <= overview["output_age_ms"]["p99"]
         assert overview["stream_time"]["skew_ms"] >= 0
+        history = wait_for(lambda: any((seen := get("api/v1/history"))["output_age_p99_ms"]) and seen)
+        assert max(filter(None, history["records_in_per_second"])) > 0
+        assert all(lag is None or lag >= 0 for lag in history["lag"])
         assert overview["topologies"][0]["commit"]["number"] >= 1
         tasks = [each for each in get("api/v1/tasks")["tasks"] if each["task"].startswith("0_")]
         positions = {(each["topic"], each["partition"]) for task in tasks for each in task["partitions"]}

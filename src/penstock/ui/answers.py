@@ -19,10 +19,11 @@ from penstock.errors import StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.api import State
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import OUTPUT_AGE, STREAM_TIME
+from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
 from penstock.transfers.redrive import RedriveOptions, plan_redrive
 from penstock.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
+from penstock.ui.parameters import Parameters, choice, number
 from penstock.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
@@ -77,7 +78,7 @@ class Answers:
             "behind_ms": behind_ms(look.lag, rates.processed),
             "behind_since_ms": self.observer.behind_since_ms,
             "catch_up_ms": round(1000 * look.lag / falls) if look.lag and falls > 0 else None,
-            "output_age_ms": self._output_age(),
+            "output_age_ms": self.observer.output_age(),
             "stream_time": self._stream_time(),
             "topologies": [
                 {
@@ -106,20 +107,6 @@ class Answers:
         age_ms = seen.committed.age_ms + self.observer.age_ms
         return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
 
-    def _output_age(self) -> Answer | None:
-        """Return the age (ms) that 50, 95 and 99 % of the output had at most when it was committed, over the samples of
-        the metrics; of several topologies the largest; None if nothing was written."""
-        found = {
-            f"p{percent}": [
-                float(metric.metric_value)
-                for metrics in self.observer.metrics().values()
-                for name, metric in metrics.items()
-                if name.name == f"{OUTPUT_AGE}-p{percent}"
-            ]
-            for percent in (50, 95, 99)
-        }
-        return {name: max(values) for name, values in found.items()} if all(found.values()) else None
-
     def _stream_time(self) -> Answer | None:
         """Return the smallest and the largest stream time of the tasks, and the skew between them; None if no task has
         taken a record since the start."""
@@ -143,6 +130,19 @@ class Answers:
             if name.name == STREAM_TIME
         }
         return {task: time for task, time in found.items() if not here or task in here}
+
+    def history(self, parameters: Parameters) -> Answer:
+        """Return what was seen over time, in columns.
+
+        parameters: `range`, how far back; `after`, only later points than this (ms since the epoch).
+
+        Raises:
+            WrongParameterError: there is no such range, or `after` is not a time.
+        """
+        ranges = self.observer.history.ranges
+        chosen = choice(parameters, "range", ranges)
+        columns = self.observer.history.columns(chosen, number(parameters, "after"))
+        return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
     def errors(self) -> Answer:
         """Return the errors that have stopped all tasks: their number since the start, None if another process runs the

@@ -1,4 +1,5 @@
-"""Looks at a running application every so often, so that no request waits for brokers, and keeps the last minute."""
+"""Looks at a running application every so often, so that no request waits for brokers; keeps the last minute, and
+points of the last day."""
 
 from __future__ import annotations
 
@@ -15,6 +16,9 @@ from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.errors import StreamsError
 from penstock.host.api import Staleness, TaskMetadata
 from penstock.metrics import Metric, MetricName
+from penstock.metrics.host_metrics import OUTPUT_AGE
+from penstock.ui import history
+from penstock.ui.history import History, Point
 
 _log = logging.getLogger(__name__)
 
@@ -110,6 +114,8 @@ class Observer:
         self._closed = threading.Event()
         self._measuring = threading.Lock()
         self._behind_since_ms: int | None = None
+        self.history = History(history.RANGES)
+        """What was seen over time."""
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
 
     # ---------------------------------------- looking
@@ -148,6 +154,7 @@ class Observer:
             self._behind_since_ms = None
         elif self._behind_since_ms is None:
             self._behind_since_ms = look.time_ms
+        self.history.take(look.elapsed_ms, look.lag, self._point)
 
     # ---------------------------------------- what was seen
 
@@ -181,6 +188,27 @@ class Observer:
                 topologies = self.application.running_topologies()
                 self._measured = look, {name: topology.metrics() for name, topology in topologies.items()}
             return self._measured[1]
+
+    def output_age(self) -> Mapping[str, float] | None:
+        """Return the age (ms) that 50, 95 and 99 % of the output had at most when it was committed, as `p50`, `p95` and
+        `p99`, over the samples of the metrics; of several topologies the largest; None if nothing was written."""
+        found = {
+            f"p{percent}": [
+                float(metric.metric_value)
+                for metrics in self.metrics().values()
+                for name, metric in metrics.items()
+                if name.name == f"{OUTPUT_AGE}-p{percent}"
+            ]
+            for percent in (50, 95, 99)
+        }
+        return {name: max(values) for name, values in found.items()} if all(found.values()) else None
+
+    def _point(self) -> Point:
+        """Return the figures of the newest look for curves."""
+        look, rates, age = self.newest, self.rates(), self.output_age() or {}
+        records_out = rates.records_out if look.unseen is None else None
+        ages = (age.get(name) for name in ("p50", "p95", "p99"))
+        return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
     def rates(self) -> Rates:
         """Return what changes a second."""

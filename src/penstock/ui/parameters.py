@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from penstock.application.store_entries import Selection
@@ -29,6 +29,14 @@ def number(parameters: Parameters, name: str, most: int = LONG_MAX) -> int | Non
         limit = "of 0 or more" if most == LONG_MAX else f"from 0 to {most}"
         raise WrongParameterError(f"Invalid value {text!r:.100} for {name}: expected a whole number {limit}.")
     return int(text)
+
+
+def choice(parameters: Parameters, name: str, choices: Sequence[str]) -> str:
+    """Return one of some words, the first if none is given; raises WrongParameterError for another."""
+    chosen = parameters.get(name) or choices[0]
+    if chosen not in choices:
+        raise WrongParameterError(f"Invalid value {chosen!r:.100} for {name}: expected one of {', '.join(choices)}.")
+    return chosen
 
 
 def selection(parameters: Parameters) -> tuple[str | None, Selection, int]:

@@ -46,7 +46,15 @@ T = TypeVar("T")
 _MOST_CALLS: Final = 8
 _MOST_LIVE_PAGES: Final = 32
 _MOST_FORM_BYTES: Final = 4_096
-_STATIC: Final = {"ui.css": "text/css", "ui.js": "text/javascript", "ui.svg": "image/svg+xml"}
+_STATIC: Final = {
+    "curves.js": "text/javascript",
+    "ui.css": "text/css",
+    "ui.js": "text/javascript",
+    "ui.svg": "image/svg+xml",
+    "uplot-1.6.32.min.css": "text/css",
+    "uplot-1.6.32.min.js": "text/javascript",
+}
+"""What pages load, and its media types."""
 
 _STEP_MS: Final = 100
 EVENTS_MS = INTERVAL_MS
@@ -100,6 +108,7 @@ class _Routes:
             *(changes if answers.find_changes is not None else ()),
             *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
             Route("/api/v1/overview", self._json(lambda request: answers.overview())),
+            Route("/api/v1/history", self._json(lambda request: answers.history(request.query_params))),
             Route("/api/v1/topology", self._json(lambda request: {"topologies": answers.topologies.all()})),
             Route("/api/v1/tasks", self._json(lambda request: answers.tasks())),
             Route("/api/v1/commits", self._json(lambda request: answers.commits())),

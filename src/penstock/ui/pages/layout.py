@@ -22,12 +22,13 @@ def no_sections(parameters: Parameters) -> Sections:
 
 class Page(NamedTuple):
     """A page: its address, its name, and what makes its sections. live: those that change by themselves; fixed: the
-    others, which stand behind them."""
+    others, which stand behind them. files: further scripts and styles, by their names."""
 
     path: str
     title: str
     live: Callable[[Parameters], Sections] = no_sections
     fixed: Callable[[Parameters], Sections] = no_sections
+    files: Sequence[str] = ()
 
 
 def document(application_id: str, menu: Sequence[Page], page: Page, parameters: Parameters, added: Sections) -> str:
@@ -41,9 +42,8 @@ def document(application_id: str, menu: Sequence[Page], page: Page, parameters: 
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{page.title} · {application_id}"),
-        element("link", rel="stylesheet", href="/static/ui.css"),
         element("link", rel="icon", href="/static/ui.svg"),
-        element("script", src="/static/ui.js", defer=True),
+        *map(_loaded, (*page.files, "ui.css", "ui.js")),
     )
     body = element(
         "body",
@@ -60,3 +60,10 @@ def document(application_id: str, menu: Sequence[Page], page: Page, parameters: 
         data_events=f"/events{page.path.rstrip('/')}{query}",
     )
     return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
+
+
+def _loaded(file: str) -> Markup:
+    """Return the element that loads a script or a style."""
+    if file.endswith(".css"):
+        return element("link", rel="stylesheet", href=f"/static/{file}")
+    return element("script", src=f"/static/{file}", defer=True)

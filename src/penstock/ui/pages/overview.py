@@ -9,6 +9,7 @@ from penstock.notebook import time_text
 from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, rate
 from penstock.ui.markup import Markup, element, joined, table
+from penstock.ui.pages.curves import FILES, curves
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, of_topology, state_line
 from penstock.ui.topologies import Answer
@@ -16,10 +17,12 @@ from penstock.ui.topologies import Answer
 
 def page(answers: Answers) -> Page:
     """Return the page."""
-    return Page("/", "Overview", lambda parameters: _sections(answers.overview()))
+    return Page(
+        "/", "Overview", lambda parameters: _sections(answers.overview(), curves(answers, parameters)), files=FILES
+    )
 
 
-def _sections(answer: Answer) -> Sections:
+def _sections(answer: Answer, curves: Markup) -> Sections:
     figures = {
         "Records in": (rate(answer["records_in_per_second"]), f"{number(answer['records_in'])} since the start"),
         "Records out": (
@@ -42,6 +45,7 @@ def _sections(answer: Answer) -> Sections:
                 for name, (value, note) in figures.items()
             ),
         ),
+        "history": curves,
         "topologies": commits_table(answer),
         "dropped": joined([] if answer["records_dropped"] is None else [_dropped(answer["dropped"])]),
         "about": element("p", f"Penstock {answer['version']}, host {answer['host']}.", class_="empty"),

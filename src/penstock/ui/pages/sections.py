@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from penstock.errors import counted
 from penstock.notebook import time_text
 from penstock.ui.formatting import NONE, duration, number
-from penstock.ui.markup import Markup, element, joined, table
+from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.observer import KEPT_MS
 from penstock.ui.topologies import Answer
 
@@ -25,6 +26,11 @@ def of_topology(topology: str, name: str) -> str:
 def store_query(topology: str, store: str) -> str:
     """Return the parameters of an address that name a store."""
     return urlencode({"store": store, **({"topology": topology} if topology else {})})
+
+
+def spaced(parts: Sequence[Markup]) -> list[Content]:
+    """Return parts with a space after each."""
+    return [each for part in parts for each in (part, " ")]
 
 
 def state_line(answer: Answer) -> Markup:

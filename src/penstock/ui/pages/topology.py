@@ -14,7 +14,7 @@ from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, percent, rate, size
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
-from penstock.ui.pages.sections import heading, store_query
+from penstock.ui.pages.sections import heading, spaced, store_query
 from penstock.ui.parameters import Parameters, WrongParameterError
 from penstock.ui.topologies import Answer
 
@@ -142,16 +142,12 @@ def _measures(view: _View, topologies: Sequence[Answer]) -> Markup:
         if folded != view.folded
     ]
     lines = [
-        element("p", "Colours of the picture: ", *_spaced(colours)),
-        element("p", "A click on the name of a sub-topology folds it: ", *_spaced(folds)),
+        element("p", "Colours of the picture: ", *spaced(colours)),
+        element("p", "A click on the name of a sub-topology folds it: ", *spaced(folds)),
     ]
     if view.measure:
         lines.append(element("p", _MEASURES[view.measure].of, class_="empty"))
     return joined(lines)
-
-
-def _spaced(parts: Sequence[Markup]) -> list[Content]:
-    return [each for part in parts for each in (part, " ")]
 
 
 def _parts(topology: Answer) -> list[Answer]:
@@ -303,7 +299,7 @@ def _details(
         rows.append(("Store", joined([link, f" ({kinds[store].replace('_', ' ')})" if store in kinds else ""])))
     for way in ("predecessors", "successors"):
         if links := [_node_link(topology, each, view) for each in node.get(way, ())]:
-            rows.append((way.capitalize(), joined(_spaced(links))))
+            rows.append((way.capitalize(), joined(spaced(links))))
     rows += [(name, number(value)) for name, value in sorted(measured.items())]
     shown = [element("h2", f"Node {node['name']}"), table("Node", ("What", "Value"), rows, "")]
     return joined(shown if node["tapped"] is None else [*shown, _tapped(node["tapped"])])

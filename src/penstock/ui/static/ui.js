@@ -24,6 +24,9 @@ events.addEventListener("section", (event) => {
   if (made.innerHTML === section.innerHTML) {
     return; // as it was loaded: nothing is to be drawn again
   }
+  if (!section.dispatchEvent(new CustomEvent("section", { detail: made.content, cancelable: true }))) {
+    return; // another script has drawn it
+  }
   const open = new Map([...section.querySelectorAll("details")].map((each) => [title(each), each.open]));
   const held = section.contains(document.activeElement) ? position(section, document.activeElement) : -1;
   const scrolled = [...section.querySelectorAll(BOXES)].map((box) => [box.scrollLeft, box.scrollTop]);

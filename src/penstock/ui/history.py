@@ -1,0 +1,110 @@
+"""What was seen of an application over time, for curves: points every few seconds for the last hour, and every minute
+for the last day. Older points are forgotten, so the memory is fixed: some 2,000 points."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+
+class Range(NamedTuple):
+    """How far curves go back. interval_ms: the least time between two points. kept_ms: how long a point is kept."""
+
+    interval_ms: int
+    kept_ms: int
+
+
+RANGES: Final[Mapping[str, Range]] = {"hour": Range(4_000, 3_600_000), "day": Range(60_000, 86_400_000)}
+"""The ranges by the names that addresses have for them; the first one is the default."""
+
+
+class Point(NamedTuple):
+    """Figures of one moment, None where they are not known. time_ms: since the epoch. records_in_per_second,
+    records_out_per_second: over the minute before. lag: the largest one since the point before. output_age_*_ms: the
+    age that 50, 95 and 99 % of the output had at most when it was committed."""
+
+    time_ms: int
+    records_in_per_second: float | None
+    records_out_per_second: float | None
+    lag: int | None
+    output_age_p50_ms: float | None
+    output_age_p95_ms: float | None
+    output_age_p99_ms: float | None
+
+
+FIGURES: Final = Point._fields[1:]
+"""The names of the curves."""
+
+
+class History:
+    """Keeps points, from one thread, for any thread that asks."""
+
+    def __init__(self, ranges: Mapping[str, Range]) -> None:
+        """Keep nothing yet. ranges: by name."""
+        self._series = {name: _Series(range) for name, range in ranges.items()}
+        self._lock = threading.Lock()
+
+    @property
+    def ranges(self) -> Sequence[str]:
+        """The names of the ranges, the default first."""
+        return tuple(self._series)
+
+    def take(self, elapsed_ms: int, lag: int | None, measure: Callable[[], Point]) -> None:
+        """Keep a point in each range whose last one is old enough.
+
+        Args:
+            elapsed_ms: now, by a clock that never goes back.
+            lag: of now; a point has the largest one since the point before.
+            measure: makes the point; it is called at most once, and only if a range keeps it.
+        """
+        due = [series for series in self._series.values() if series.is_due(elapsed_ms, lag)]
+        if due:
+            point = measure()
+            with self._lock:
+                for series in due:
+                    series.add(elapsed_ms, point)
+
+    def points(self, range: str, after_ms: int | None = None) -> Sequence[Point]:
+        """Return points of a range, the oldest first.
+
+        Args:
+            range: its name.
+            after_ms: only later points than this (ms since the epoch); None for all. If the newest point is earlier,
+                the clock was set back, and all points are returned.
+        """
+        with self._lock:
+            points = list(self._series[range].points)
+        if after_ms is None or not points or points[-1].time_ms < after_ms:
+            return points
+        return [point for point in points if point.time_ms > after_ms]
+
+    def columns(self, range: str, after_ms: int | None = None) -> dict[str, Any]:
+        """Return the same points as columns, with the `interval_ms` and `kept_ms` of the range."""
+        points = self.points(range, after_ms)
+        columns = {name: [getattr(point, name) for point in points] for name in FIGURES}
+        return {**self._series[range].range._asdict(), "times_ms": [point.time_ms for point in points], **columns}
+
+
+class _Series:
+    """The points of one range."""
+
+    def __init__(self, range: Range) -> None:
+        self.range = range
+        self.points: deque[Point] = deque(maxlen=range.kept_ms // range.interval_ms)
+        self._last_ms: int | None = None
+        self._lag: int | None = None
+
+    def is_due(self, elapsed_ms: int, lag: int | None) -> bool:
+        """Take note of a lag, and return whether the last point is old enough."""
+        if lag is not None:
+            self._lag = max(lag, self._lag or 0)
+        return self._last_ms is None or elapsed_ms - self._last_ms >= self.range.interval_ms
+
+    def add(self, elapsed_ms: int, point: Point) -> None:
+        """Keep a point; those that are not earlier are of a clock that was set back since, and are forgotten."""
+        while self.points and self.points[-1].time_ms >= point.time_ms:
+            self.points.pop()
+        self.points.append(point._replace(lag=self._lag))
+        self._last_ms, self._lag = elapsed_ms, None
