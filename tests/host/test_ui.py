@@ -15,6 +15,8 @@ from penstock import KafkaStreams
 from penstock.savepoints import inspect
 from tests.host.support import WITH_A_SESSION, Runner, lines, wait_for
 from tests.host.test_topologies import word_count
+from tests.support.answers import check_answer
+from tests.ui.test_schema import READ
 
 pytestmark = [WITH_A_SESSION, pytest.mark.one_broker]
 
@@ -34,7 +36,9 @@ def test_an_application_shows_how_far_it_is(
 
         def get(path: str) -> Any:
             with urlopen(f"{found[0]}{path}", timeout=60) as answer:
-                return orjson.loads(answer.read())
+                read = orjson.loads(answer.read())
+            check_answer(f"/{path}", read)
+            return read
 
         wait_for(lambda: get("api/v1/overview")["records_in"] == 3)
         overview = wait_for(lambda: (seen := get("api/v1/overview"))["lag"] == 0 and seen["output_age_ms"] and seen)
@@ -56,6 +60,9 @@ def test_an_application_shows_how_far_it_is(
         assert [each["store"] for each in get("api/v1/stores")["stores"]] == ["counts"]
         assert [each["value"] for each in get("api/v1/stores/counts?key=b")["entries"]] == [2]
         assert {each["key"] for each in get("api/v1/stores/counts")["entries"]} == {"a", "b", "c"}
+        for path in READ:
+            if path not in ("/api/v1/changes", "/api/v1/dead-letters"):
+                get(path.removeprefix("/"))
         token = told.partition("the token for control is ")[2].split()[0]
         take = Request(
             f"{found[0]}api/v1/control/savepoint", headers={"Authorization": f"Bearer {token}"}, method="POST"

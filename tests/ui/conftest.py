@@ -20,6 +20,7 @@ from penstock.state.query.queryable import StoreQueryParameters
 from penstock.ui.answers import Answers
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
+from tests.support.answers import check_answer
 from tests.test_streams import TestHost
 
 CONFIG: Mapping[str, Any] = {
@@ -104,10 +105,11 @@ class Shown:
         self.observer.look()
 
     def json(self, path: str, status: int = 200) -> Any:
-        """Return what an address answers in JSON."""
+        """Return what an address answers in JSON, after a comparison with the schema."""
         answer = self.client.get(path)
         assert answer.status_code == status, answer.text
         assert answer.headers["content-type"] == "application/json"
+        check_answer(path, answer.json(), status)
         return answer.json()
 
 

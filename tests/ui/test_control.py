@@ -15,6 +15,7 @@ from penstock.host.api import State
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control
 from penstock.ui.routes import application
+from tests.support.answers import check_answer
 from tests.support.commands import Run
 from tests.support.waiting import until
 from tests.transfers.test_redrive import Case
@@ -34,7 +35,9 @@ class Controlled:
     def post(self, action: str, token: str | None = None, **headers: str) -> Any:
         """Ask for an action as a program does."""
         bearer = {"Authorization": f"Bearer {self.control.token if token is None else token}"}
-        return self.client.post(f"/api/v1/control/{action}", headers={**bearer, **headers})
+        answer = self.client.post(f"/api/v1/control/{action}", headers={**bearer, **headers})
+        check_answer(f"/api/v1/control/{action}", answer.json(), answer.status_code)
+        return answer
 
     def submit(self, **fields: str) -> Any:
         """Submit the form of the page as a browser does, with these fields in place of the right ones."""

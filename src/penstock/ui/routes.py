@@ -31,6 +31,7 @@ from penstock.errors import (
     UnknownTopologyError,
     UnsupportedOperationError,
 )
+from penstock.ui import schema
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError
 from penstock.ui.guard import Guard, is_from_other_site
@@ -107,6 +108,7 @@ class _Routes:
             *(control if self._control is not None else ()),
             *(changes if answers.find_changes is not None else ()),
             *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
+            Route("/api/v1/schema.json", self._json(lambda request: schema.document())),
             Route("/api/v1/overview", self._json(lambda request: answers.overview())),
             Route("/api/v1/history", self._json(lambda request: answers.history(request.query_params))),
             Route("/api/v1/topology", self._json(lambda request: {"topologies": answers.topologies.all()})),

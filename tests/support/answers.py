@@ -1,0 +1,31 @@
+"""Compares what an application answers in JSON with the types of its schema."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from penstock.ui.schema import ADDRESSES, Failure
+
+
+def check_answer(path: str, answer: Any, status: int = 200) -> None:
+    """Fail if an answer lacks a field, or has one that the schema does not have, or a value of another type.
+
+    path: with or without parameters. status: of HTTP.
+    """
+    if path.partition("?")[0] == "/api/v1/schema.json":
+        return
+    expected = Failure if "error" in answer and status >= 400 else _type_of(path.partition("?")[0])
+    assert msgspec.convert(answer, expected) == answer  # fields that a TypedDict does not have are left out
+
+
+def _type_of(path: str) -> Any:
+    found = [
+        address.answer
+        for template, address in ADDRESSES.items()
+        if re.fullmatch(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(template)), path)
+    ]
+    assert found, f"The schema has no address {path}."
+    return found[0]
