@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
+import orjson
 import pytest
 
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
@@ -91,6 +93,33 @@ def test_an_example_runs_without_spark_and_sigterm_ends_it_behind_a_commit(tmp_p
     directory = StateDirectory(StreamsConfig({"application.id": "streams-wordcount", "state.dir": f"{tmp_path}/state"}))
     directory.acquire()
     directory.release()
+
+
+def test_the_pages_say_what_the_saved_program_would_change(tmp_path: Path) -> None:
+    program = tmp_path / "words.py"
+    program.write_text(EXAMPLE.read_text())
+    with run(tmp_path, program, "--host", "threads", "--ui-port", "0") as command:
+        servers_of(command)
+        address = command.output().partition("shows itself at ")[2].split()[0]
+
+        def changes() -> dict[str, Any]:
+            with urlopen(f"{address}api/v1/changes", timeout=120) as answer:
+                read: dict[str, Any] = orjson.loads(answer.read())
+            return read
+
+        assert changes() == {"compared": f"{program} has not changed since the start.", "changes": []}
+        program.write_text(EXAMPLE.read_text().replace("counts-store", "other-store"))
+        changed = changes()
+        assert changed["compared"] == f"{program} was saved since the start."
+        assert changed["changes"][:2] == [
+            "store other-store is new and starts empty",
+            "store counts-store is no longer in the program; its state is kept until you drop it by name",
+        ]
+        with urlopen(f"{address}changes", timeout=120) as answer:
+            assert "other-store is new" in answer.read().decode()
+        command.terminate()
+        assert command.ended().code == 143
+        assert command.nothing_left()
 
 
 def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def page(shown: Shown, path: str) -> Read:
     return Read(answer.text)
 
 
-PATHS = ["/", "/topology", "/tasks", "/commits", "/state", "/errors"]
+PATHS = ["/", "/topology", "/tasks", "/commits", "/state", "/errors", "/changes"]
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -38,7 +38,8 @@ from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 
 if TYPE_CHECKING:
-    from penstock.application.running_topology import RunningTopology
+    from penstock.application.comparison import Compare
+from penstock.application.running_topology import RunningTopology
 
 _log = logging.getLogger(__name__)
 
@@ -172,6 +173,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
     @abstractmethod
     def running_topologies(self) -> Mapping[str, RunningTopology]:
         """Return what answers for each topology, by its name; the name of the only one of KafkaStreams is empty."""
+
+    def _compare(self) -> Compare | None:
+        """Return what compares the program as it is saved now with what runs; None where its file is not known."""
+        return None
 
     # ---------------------------------------- before the start
 
@@ -500,7 +505,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
             instruments = load("penstock.otel.instruments", "penstock.otel.enabled")
             self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))
         if self._config["penstock.ui.port"] is not None:
-            self._servers.append(load("penstock.ui.server", "penstock.ui.port").UiServer(self, self._config))
+            server = load("penstock.ui.server", "penstock.ui.port")
+            self._servers.append(server.UiServer(self, self._config, self._compare()))
 
     def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
         """Close the host and what shows the application, once, and return whether all of it has ended."""

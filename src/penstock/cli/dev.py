@@ -8,14 +8,12 @@ behind its last commit. A program that cannot be loaded, or that cannot use the 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-import msgspec
 import orjson
 import typer
 
@@ -30,19 +28,13 @@ from penstock.cli.common import (
     parsed_settings,
     set_verbose,
 )
-from penstock.cli.dev_process import Answer, Order
-from penstock.cli.program import load_program
+from penstock.cli.program import file_state, load_program
+from penstock.cli.program_process import Answer, Order, ProgramProcess
 from penstock.cli.run import HostOption, with_broker
 from penstock.host.open import check_host
 from penstock.termination import terminating
 
 _LOOK_SECONDS: Final = 0.2
-_LOAD_SECONDS: Final = 60.0
-"""How long a program may take to be loaded."""
-
-_END_SECONDS: Final = 60.0
-"""How long a program may take to commit and end before it is killed; the next one continues from its last commit."""
-
 _MOST_FILES: Final = 2_000
 _NOT_WATCHED: Final = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
@@ -114,7 +106,7 @@ class _Session:
         self._file = file
         self._overrides, self._creates_topics, self._verbose = overrides, creates_topics, verbose
         self._events = events
-        self._running: _Process | None = None
+        self._running: ProgramProcess | None = None
         self._shape: Mapping[str, Any] | None = None
         self._loaded: _Files = {}
         self._seen: _Files = {}
@@ -134,7 +126,7 @@ class _Session:
         """Load the program as it is now, and run it in place of the one that runs, if it can."""
         self._loaded = self._seen = _files(self._file)
         order = Order(str(self._file), self._overrides, self._creates_topics, self._verbose, self._shape)
-        candidate = _Process(order, self._events.as_json)
+        candidate = ProgramProcess(order, self._events.as_json)
         is_taken = False
         try:
             answer = candidate.answer()
@@ -161,7 +153,7 @@ class _Session:
         )
         self._events.tell(event, "\n".join([f"{self._file} cannot run:", *reasons, stays]), **more)
 
-    def _replace(self, candidate: _Process, answer: Answer) -> None:
+    def _replace(self, candidate: ProgramProcess, answer: Answer) -> None:
         if self._shape is not None or answer.lines:
             lines = answer.lines or ("nothing changes",)
             self._events.tell("changed", "\n".join([f"{self._file} has changed:", *lines]), lines=lines)
@@ -171,84 +163,16 @@ class _Session:
         self._events.tell("started", f"{self._file} starts; each time it is saved, the change takes over.")
 
 
-class _Process:
-    """A process with one version of the program."""
-
-    def __init__(self, order: Order, prints_to_stderr: bool) -> None:
-        """Start it; it loads the program and waits."""
-        reading, writing = os.pipe()
-        with open(writing, "wb"):  # the process has its own
-            self._answers = open(reading, "rb")  # noqa: SIM115 - closed by `answer`
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.cli.dev_process", str(writing)],
-                stdin=subprocess.PIPE,
-                stdout=sys.stderr if prints_to_stderr else None,
-                pass_fds=[writing],
-                start_new_session=True,  # a Ctrl-C at the terminal is for the command, which ends this process
-            )
-        self._write(msgspec.json.encode(order))
-
-    def answer(self) -> Answer:
-        """Return what the process says of the program; that it cannot be loaded if it says nothing."""
-        deadline = time.monotonic() + _LOAD_SECONDS
-        os.set_blocking(self._answers.fileno(), False)
-        said = b""
-        with self._answers:
-            while time.monotonic() < deadline:
-                part = self._answers.read()
-                if part == b"":
-                    if said:
-                        return msgspec.json.decode(said, type=Answer)
-                    return Answer(error=f"the process ended while it loaded the program, code {self._process.wait()}.")
-                said += part or b""
-                time.sleep(_LOOK_SECONDS / 10)
-        return Answer(error=f"it is not loaded after {_LOAD_SECONDS:.0f} s: move what waits or runs into a function.")
-
-    def start(self) -> None:
-        """Let the process run the program."""
-        self._write(b"run")
-
-    def ended(self) -> int | None:
-        """Return the exit code, None while the process runs."""
-        return self._process.poll()
-
-    def close(self) -> None:
-        """End the process, behind a commit if it runs the program."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def _write(self, line: bytes) -> None:
-        assert self._process.stdin is not None
-        try:
-            self._process.stdin.write(line + b"\n")
-            self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it has ended, which `answer` and `ended` say
-
-
 def _files(file: Path) -> _Files:
     """Return the Python files of the directory of `file` and those below it, which it may import; of very many only
     some, and the file itself always."""
-    found = {str(file): _state(file)}
+    found = {str(file): file_state(file)}
     for directory, below, names in os.walk(file.resolve().parent):
         below[:] = sorted(name for name in below if not name.startswith(".") and name not in _NOT_WATCHED)
         for name in sorted(names):
             if name.endswith(".py") and len(found) < _MOST_FILES:
                 path = Path(directory, name)
-                found[str(path)] = _state(path)
+                found[str(path)] = file_state(path)
         if len(found) >= _MOST_FILES:
             break
     return found
-
-
-def _state(path: Path) -> tuple[int, int]:
-    try:
-        status = path.stat()
-    except OSError:  # an editor replaces it, or it is gone
-        return -1, -1
-    return status.st_mtime_ns, status.st_size

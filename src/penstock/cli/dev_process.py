@@ -1,4 +1,4 @@
-"""The process of `penstock dev` that runs a program: it loads it, says what that means, and waits to be let go.
+"""A process that runs a program: it loads it, says what that means, and waits to be let go (program_process.py).
 
 So what runs is what was checked. Its standard input is a pipe of the command: the order, then a line that lets it go.
 When the pipe closes, this process ends; it never outlives the command. The answer has a pipe of its own, because what
@@ -11,47 +11,19 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from penstock import savepoints
 from penstock.cli.common import FAILED, report, set_verbose
 from penstock.cli.program import Program, load_program
+from penstock.cli.program_process import Answer, Order
 from penstock.cli.run import create_missing_topics, run_program
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.open import check_host
 from penstock.termination import terminating
-
-
-@dataclass(frozen=True)
-class Order:
-    """What to run.
-
-    overrides: of the program's configuration. creates_topics: whether to create topics that are missing. before: the
-    shape of the topology that runs now, None if none does.
-    """
-
-    path: str
-    overrides: Mapping[str, Any]
-    creates_topics: bool
-    verbose: bool
-    before: Mapping[str, Any] | None
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a program means for the one that runs: the lines of `penstock diff`, whether it is refused, and the shape of
-    its topology. error: why it cannot be loaded; then nothing else holds."""
-
-    lines: tuple[str, ...] = ()
-    refused: bool = False
-    shape: Mapping[str, Any] | None = None
-    error: str | None = None
 
 
 def main() -> None:
@@ -72,7 +44,7 @@ def main() -> None:
             return
         threading.Thread(target=_end_with_the_command, daemon=True).start()
         try:
-            run_program(program, config)
+            run_program(program, order.overrides)
         except (StreamsError, OSError, RuntimeError, ValueError) as error:
             report(error)
             sys.exit(FAILED)

@@ -66,6 +66,15 @@ def load_program(path: Path) -> Program:
     return Program(path, topology, config.given() if isinstance(config, StreamsConfig) else config)
 
 
+def file_state(path: Path) -> tuple[int, int]:
+    """Return the time of the last change (ns) and the size (bytes) of a file, which change when it is saved."""
+    try:
+        status = path.stat()
+    except OSError:  # an editor replaces it, or it is gone
+        return -1, -1
+    return status.st_mtime_ns, status.st_size
+
+
 def _place(error: BaseException, path: Path) -> str:
     """Return the line of the file in which `error` was raised."""
     line, trace = None, error.__traceback__

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -15,6 +15,7 @@ from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
 from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose
 from penstock.cli.program import Program, load_program
+from penstock.cli.saved_program import StreamsOfProgram
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -74,12 +75,13 @@ def run(
     if verbose and configured["penstock.host"] == HostName.spark:
         overrides.setdefault("penstock.spark.log.level", "info")
     with terminating(), with_broker(program, program.configured(overrides), port, data_dir) as settings:
-        run_program(program, settings, until_end)
+        run_program(program, {**overrides, "bootstrap.servers": settings["bootstrap.servers"]}, until_end)
 
 
-def run_program(program: Program, settings: StreamsConfig, until_end: bool = False) -> None:
-    """Run the topology of a program until it ends, or the topics do; raises the error that ends it."""
-    streams = KafkaStreams(program.topology, settings)
+def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool = False) -> None:
+    """Run the topology of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
+    configuration in its file."""
+    streams = StreamsOfProgram(program, overrides)
     # The command reports the error that ends it, once.
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     try:

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock import savepoints
+from penstock.application.comparison import Comparison
 from penstock.cli.common import Settings, parsed_settings
 from penstock.cli.program import load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
@@ -14,6 +15,8 @@ from penstock.config import StreamsConfig
 from penstock.extras import load
 from penstock.host.api import Host
 from penstock.host.open import keeps_checkpoint, open_watch
+from penstock.host.threads.takeover import topic_changes
+from penstock.plan.topology import built_topology
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
@@ -35,19 +38,24 @@ def ui(
     ] = DEFAULT_UI_PORT,
     config: Settings = None,
 ) -> None:
-    """Show over HTTP an application that another process runs, until Ctrl-C: on Spark from its checkpoint, with what
-    FILE would change; on threads from the brokers."""
+    """Show over HTTP an application that another process runs, until Ctrl-C, with what FILE would change: on Spark from
+    its checkpoint, on threads from the brokers."""
     program = load_program(file)
     settings = program.configured({**parsed_settings(config), "penstock.ui.port": port, "penstock.ui.control": False})
     own = config_of_watcher(settings)
     server_class = load("penstock.ui.server", "penstock ui").UiServer
 
-    def changes() -> list[str]:
-        evolution = savepoints.diff(program.topology, own, own)
-        return list(evolution.lines()) if evolution.differences else []
+    def compare() -> Comparison:
+        if keeps_checkpoint(own):
+            evolution = savepoints.diff(program.topology, own, own)
+            lines = evolution.lines() if evolution.differences else []
+            return Comparison(f"{file} was compared with the checkpoint.", lines)
+        built = built_topology(program.topology, own.required("application.id"))
+        lines = topic_changes(built, own.overridden(built.config_overrides))
+        return Comparison(f"{file} was compared with the internal topics of the brokers.", lines)
 
     with terminating(), _Watched(program.topology, own) as streams:
-        server = server_class(streams, settings, changes if keeps_checkpoint(own) else None)
+        server = server_class(streams, settings, compare)
         try:
             streams.await_termination()
         finally:

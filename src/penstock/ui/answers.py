@@ -4,7 +4,7 @@ they end with `_at_ms`. Nothing here asks a broker, but what the observer saw is
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -13,6 +13,7 @@ from typing import Any, Final
 import orjson
 
 import penstock
+from penstock.application.comparison import Compare
 from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError, UnsupportedOperationError
@@ -28,18 +29,22 @@ from penstock.ui.topologies import TASK_ID, Answer, Topologies, store_users
 
 _OLD_MS: Final = 10 * INTERVAL_MS
 """A look that is older says nothing about now: a broker does not answer, or the machine stood still."""
+UNKNOWN_FILE: Final = (
+    "The application does not know the file of its program, because `penstock run` has not started it. Compare two "
+    "versions of the program with `penstock diff OLD NEW`, or on Spark one with the checkpoint: `penstock diff FILE`."
+)
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of JSON of entries in one answer, but for the last one."""
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Answers for one application. observer: looks at it. config: its configuration. find_changes: returns what a
-    program would change of it, in lines; None if there is none to compare with."""
+    """Answers for one application. observer: looks at it. config: its configuration. compare: returns what its program
+    would change; None if the file of the program is not known."""
 
     observer: Observer
     config: StreamsConfig
-    find_changes: Callable[[], Sequence[str]] | None = None
+    compare: Compare | None = None
 
     @cached_property
     def topologies(self) -> Topologies:
@@ -252,11 +257,16 @@ class Answers:
         return {"seen_at_ms": look.time_ms, "topologies": found}
 
     def changes(self) -> Answer:
-        """Return what a program would change; raises UnsupportedOperationError if there is none, and StreamsError where
-        it cannot be compared."""
-        if self.find_changes is None:
-            raise UnsupportedOperationError("There is no other program to compare with: use penstock ui FILE.")
-        return {"changes": list(self.find_changes())}
+        """Return what the program would change if it started now.
+
+        Raises:
+            UnsupportedOperationError: the file of the program is not known.
+            StreamsError: it cannot be loaded or compared.
+        """
+        if self.compare is None:
+            raise UnsupportedOperationError(UNKNOWN_FILE)
+        compared = self.compare()
+        return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
     def stores(self) -> Answer:
         """Return the stores of the topologies: their kinds, and the processors that use them."""

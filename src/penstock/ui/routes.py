@@ -102,11 +102,9 @@ class _Routes:
             Route("/control", self._act_for_form, methods=["POST"]),
             Route("/api/v1/control/{action}", self._act, methods=["POST"]),
         ]
-        changes = [Route("/api/v1/changes", self._json(lambda request: answers.changes()))]
         return [
             *pages,
             *(control if self._control is not None else ()),
-            *(changes if answers.find_changes is not None else ()),
             *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
             Route("/api/v1/schema.json", self._json(lambda request: schema.document())),
             Route("/api/v1/overview", self._json(lambda request: answers.overview())),
@@ -118,6 +116,7 @@ class _Routes:
             Route("/api/v1/stores/{store}", self._json(self._entries)),
             Route("/api/v1/dead-letters", self._json(lambda request: answers.dead_letters())),
             Route("/api/v1/errors", self._json(lambda request: answers.errors())),
+            Route("/api/v1/changes", self._json(lambda request: answers.changes())),
             Route("/health/live", self._health(lambda request: answers.is_live())),
             Route("/health/ready", self._health(self._is_ready)),
             Route("/metrics", self._metrics),

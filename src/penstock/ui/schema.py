@@ -179,8 +179,9 @@ class Letters(TypedDict):
 
 
 class Changes(TypedDict):
-    """What a program would do to the application and its stores if it started now."""
+    """What the program would do to the application and its stores if it started now."""
 
+    compared: Annotated[str, Meta(description="what was compared, as a sentence")]
     changes: Annotated[list[str], Meta(description="lines, as `penstock diff` writes them; none if nothing changes")]
 
 
@@ -452,7 +453,7 @@ ADDRESSES: Final[Mapping[str, Address]] = {
     "/api/v1/stores/{store}": Address(Entries, "Entries of a store, as of the newest commit.", _OF_ENTRIES),
     "/api/v1/errors": Address(Errors, "The errors that stopped all tasks."),
     "/api/v1/dead-letters": Address(DeadLetters, "The dead letters that a redrive would write; it asks the brokers."),
-    "/api/v1/changes": Address(Changes, "What a program would change."),
+    "/api/v1/changes": Address(Changes, "What [the program would change](ui.md#what-would-change)."),
     "/api/v1/control/{action}": Address(
         Outcome, "Do an [action](ui.md#control), with the token in the header `Authorization`.", method="post"
     ),

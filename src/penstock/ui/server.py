@@ -7,12 +7,12 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import uvicorn
 
 from penstock.application import ApplicationLife
+from penstock.application.comparison import Compare
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.ui.answers import Answers
@@ -28,15 +28,13 @@ _CLOSE_SECONDS: Final = 5.0
 class UiServer:
     """Serves one application until it is closed."""
 
-    def __init__(
-        self, streams: ApplicationLife[Any], config: StreamsConfig, changes: Callable[[], Sequence[str]] | None = None
-    ) -> None:
+    def __init__(self, streams: ApplicationLife[Any], config: StreamsConfig, compare: Compare | None = None) -> None:
         """Begin to serve.
 
         Args:
             streams: the application.
             config: its configuration; penstock.ui.port and penstock.ui.host say where.
-            changes: returns what a program would change of it, in lines; None if there is none to compare with.
+            compare: returns what its program would change; None if the file of the program is not known.
 
         Raises:
             ConfigError: the port is taken, or the address is not this machine's.
@@ -47,7 +45,7 @@ class UiServer:
         control = Control(streams, config) if config["penstock.ui.control"] else None
         self._server = uvicorn.Server(
             uvicorn.Config(
-                application(Answers(self._observer, config, changes), control),
+                application(Answers(self._observer, config, compare), control),
                 http="h11",
                 ws="none",
                 lifespan="off",

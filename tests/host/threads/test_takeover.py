@@ -13,7 +13,8 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.host.committing import PartitionMetadata
-from penstock.host.threads.takeover import Input, Store, Takeover, plan_takeover
+from penstock.host.threads.takeover import Input, Store, Takeover, plan_takeover, topic_changes
+from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.serdes import Serdes
@@ -45,11 +46,17 @@ class Counting:
             producer.send(topic, key, value, 0, 5)
         producer.close()
 
-    def plan(self) -> Takeover:
+    def built(self) -> BuiltTopology:
         builder = StreamsBuilder()
         windows = TimeWindows.of_size_with_no_grace(10)
         builder.stream(self.source).group_by_key().windowed_by(windows).count(Materialized.as_("counts"))
-        return plan_takeover(built_topology(builder.build(), self.name), self.config)
+        return built_topology(builder.build(), self.name)
+
+    def plan(self) -> Takeover:
+        return plan_takeover(self.built(), self.config)
+
+    def changes(self) -> list[str]:
+        return topic_changes(self.built(), self.config)
 
 
 @pytest.fixture
@@ -135,3 +142,27 @@ def test_changelogs_that_the_serdes_cannot_read_are_an_obstacle(counting: Counti
     [obstacle] = counting.plan().obstacles
     assert "LongSerde" in obstacle
     assert "cannot read the value b'one' of offset 0" in obstacle
+
+
+def test_topics_say_which_stores_are_new_and_which_are_left(counting: Counting) -> None:
+    [missing] = counting.changes()
+    assert missing.startswith("REFUSED: ")
+    assert counting.source in missing
+    counting.make(counting.source)
+    other = f"{counting.name}-other-changelog"
+    counting.make(other)
+    assert counting.changes() == [
+        "store counts is new and starts empty",
+        f"topic {other} is not of this program; it is kept",
+    ]
+    counting.make(counting.changelog)
+    assert counting.changes() == ["store counts keeps its state", f"topic {other} is not of this program; it is kept"]
+    counting.admin.delete_topics([other])
+    assert until(lambda: counting.changes() == [])
+
+
+def test_topics_of_another_number_of_partitions_are_refused(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog, partitions=3)
+    [refused] = counting.changes()
+    assert refused.startswith(f"REFUSED: Existing internal topic {counting.changelog} has invalid partitions")

@@ -36,6 +36,8 @@ from penstock.state.suppliers import (
 )
 from penstock.task.changelog_copy import ChangelogCopy
 
+_INTERNAL: Final = ("-changelog", "-repartition")
+
 _TRIED_RECORDS: Final = 100
 """The last records of each changelog partition that must be of its store."""
 
@@ -122,6 +124,41 @@ def unfit_topics(layout: Layout, topics: Mapping[str, int], admin: Admin, fetche
     yield from wrong or _Inspection(layout, topics, admin, fetcher, {}).unfit_changelogs()
 
 
+def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
+    """Return what a start with this topology would mean for the stores and internal topics that the brokers have, in
+    lines; none if they are those of the topology.
+
+    It looks at names and partitions, not at records. Raises KafkaError if brokers do not answer.
+    """
+    admin = ConfluentAdmin(config)
+    try:
+        topics = admin.topics()
+    finally:
+        admin.close()
+    try:
+        layout = layout_of(built, config, topics)
+    except StreamsError as error:
+        return [f"REFUSED: {error}"]
+    if wrong := list(wrong_partitions(layout, topics)):
+        return [f"REFUSED: {reason}" for reason in wrong]
+    stores = {store: place.topic for task in sorted(layout.groups) for store, place in layout.changelogs(task).items()}
+    own = {*built.repartition_topics, *stores.values()}
+    started = [f"store {store} is new and starts empty" for store, topic in stores.items() if topic not in topics]
+    created = [f"topic {topic} is new" for topic in sorted(built.repartition_topics.keys() - topics.keys())]
+    left = [
+        f"topic {topic} is not of this program; it is kept"
+        for topic in internal_topics_of(str(config.required("application.id")), topics)
+        if topic not in own
+    ]
+    kept = [f"store {store} keeps its state" for store, topic in stores.items() if topic in topics]
+    return [*kept, *started, *created, *left] if started or created or left else []
+
+
+def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
+    """Return those of some topics whose names are of internal topics of an application."""
+    return sorted(each for each in topics if each.startswith(f"{application_id}-") and each.endswith(_INTERNAL))
+
+
 class _Inspection:
     """Looks at topics and offsets of an application."""
 
@@ -198,10 +235,9 @@ class _Inspection:
 
     def _other_topics(self) -> Iterator[str]:
         """Yield which internal topics of the application this topology does not have."""
-        ends = ("-changelog", "-repartition")
-        for topic in sorted(self._topics):
-            if topic.startswith(f"{self._group}-") and topic.endswith(ends) and topic not in self._own():
-                what = "a store" if topic.endswith(ends[0]) else "a repartition"
+        for topic in internal_topics_of(self._group, self._topics):
+            if topic not in self._own():
+                what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
                 yield (
                     f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
                     "describe` gives with those of the other application; if it is old, delete the topic."

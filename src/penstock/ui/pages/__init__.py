@@ -24,8 +24,7 @@ class Pages:
         self._application_id = str(answers.config["application.id"])
         self._control_page = control.page(answers, actions)
         self.all: Sequence[Page] = (
-            *(module.page(answers) for module in (overview, topology, tasks, commits, state, errors)),
-            *([changes.page(answers)] if answers.find_changes else []),
+            *(module.page(answers) for module in (overview, topology, tasks, commits, state, errors, changes)),
             *([self._control_page] if actions else []),
         )
         """The pages in the order of the menu."""

@@ -1,8 +1,8 @@
-"""What would change if a program started on the checkpoint now."""
+"""What would change if the program started now."""
 
 from __future__ import annotations
 
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.ui.answers import Answers
 from penstock.ui.markup import element, joined
 from penstock.ui.pages.layout import Page, Sections
@@ -15,9 +15,10 @@ def page(answers: Answers) -> Page:
 
 def _changes(answers: Answers) -> Sections:
     try:
-        lines = answers.changes()["changes"]
+        answer = answers.changes()
+    except UnsupportedOperationError as error:
+        return {"changes": element("p", str(error), class_="empty")}
     except StreamsError as error:
         return {"changes": element("p", str(error), class_="problem", role="alert")}
-    shown = "\n".join(lines) or "nothing changes"
-    hint = element("p", "What the program does to the application when it starts on the checkpoint.")
-    return {"changes": joined([hint, element("pre", shown)])}
+    what = element("p", answer["compared"], " A start of it now would do this to the application:")
+    return {"changes": joined([what, element("pre", "\n".join(answer["changes"]) or "nothing changes")])}

@@ -79,7 +79,7 @@ def test_the_command_shows_an_application_and_what_a_file_would_change(
         overview = wait_for(lambda: (seen := get("api/v1/overview"))["lag"] == 0 and seen)
         assert (overview["watched"], overview["topologies"][0]["problem"]) == (True, None)
         assert get("api/v1/stores/counts?key=a")["entries"][0]["value"] == 2
-        assert get("api/v1/changes") == {"changes": []}
+        assert get("api/v1/changes") == {"compared": f"{file} was compared with the checkpoint.", "changes": []}
         with urlopen(f"{address}changes", timeout=60) as answer:
             assert "nothing changes" in answer.read().decode()
         with urlopen(Request(address), timeout=60) as answer:
