@@ -32,9 +32,11 @@ from penstock.errors import (
     UnknownTopologyError,
 )
 from penstock.metrics import Metric, MetricName
+from penstock.notebook import HTML, TEXT
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 from tests.support.ports import free_port
+from tests.test_notebook import forms
 from tests.test_streams import CONFIG, TestHost
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
@@ -337,3 +339,25 @@ def test_prometheus_reads_the_metrics_of_all_topologies(hosts: Hosts) -> None:
     streams.close()
     with pytest.raises(URLError):
         urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60)
+
+
+# ---------------------------------------- notebooks
+
+
+def test_an_application_shows_its_topologies_in_a_notebook(
+    streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts
+) -> None:
+    assert forms(streams)[TEXT].startswith("KafkaStreamsNamedTopologyWrapper app (state: CREATED, host: ")
+    started(streams, hosts, "a", "b")
+    hosts["b"].told().on_rebalancing()
+    given = forms(streams)
+    assert given.keys() == {TEXT, HTML}
+    assert given[TEXT].count("Topology: ") == 2
+    assert given[TEXT].endswith(streams.get_full_topology_description().rstrip())
+    for name, state in (("a", State.RUNNING), ("b", State.REBALANCING)):
+        topology = streams.get_topology_by_name(name)
+        assert topology is not None
+        assert f"<strong>Topology {name}</strong> &middot; state: <code>{state.value}</code>" in given[HTML]
+        assert topology.describe().to_svg() in given[HTML]
+    assert streams.close()
+    assert "<code>NOT_RUNNING</code>" in forms(streams, include=[HTML])[HTML]

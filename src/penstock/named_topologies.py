@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
@@ -23,6 +23,7 @@ from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
+from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
@@ -208,6 +209,21 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             f"Topology: {topology.name()}:" + str(topology.describe()).removeprefix("Topologies:")
             for topology in sorted(self.get_all_topologies(), key=NamedTopology.name)
         )
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        title = f"KafkaStreamsNamedTopologyWrapper {self._application_id}"
+        facts = {"state": self.state().value, "host": str(self._config["penstock.host"])}
+        forms = {
+            TEXT: lambda: f"{heading_text(title, facts)}\n{self.get_full_topology_description()}".rstrip(),
+            HTML: lambda: with_heading(title, facts, "".join(map(self._html_of, self.running_topologies()))),
+        }
+        return mime_bundle(forms, include, exclude)
+
+    def _html_of(self, name: str) -> str:
+        """Return a topology as a notebook shows it, with its own state."""
+        return self._description_of(name).forms(f"Topology {name}", {"state": self._state_of(name).value})[HTML]()
 
     def add_named_topology(self, new_topology: NamedTopology) -> AddNamedTopologyResult:
         """Add a topology; returns when it runs, or immediately before the start. Its result has the error of one that
