@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError
-from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
+from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Measured, Operation, output_age
 from penstock.metrics.measurements import Measurement
 from penstock.ui.history import FIGURES, RANGES, History, Point, Range
 from penstock.ui.server import UiServer
@@ -80,6 +80,22 @@ def test_a_clock_that_is_set_back_keeps_the_times_in_order() -> None:
 @pytest.mark.parametrize(("query", "problem"), [("range=<b>", "expected one of hour, day"), ("after=x", "for after")])
 def test_a_wrong_range_or_time_is_refused(shown: Shown, query: str, problem: str) -> None:
     assert problem in shown.json(f"/api/v1/history?{query}", 400)["error"]
+
+
+def test_metrics_that_take_long_are_made_less_often(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+
+    def measured() -> Measured:
+        calls.append(shown.clock.milliseconds())
+        shown.clock.advance(400)
+        return NOT_MEASURED
+
+    monkeypatch.setattr(shown.host, "measured", measured)
+    for _ in range(20):
+        shown.after(4_000)
+    assert len(shown.json("/api/v1/history")["times_ms"]) == 20
+    assert len(calls) == 2
+    assert calls[1] - calls[0] >= 40_000
 
 
 def test_what_a_watcher_cannot_see_is_not_known(shown: Shown) -> None:

@@ -26,6 +26,8 @@ INTERVAL_MS: Final = 2_000
 """Between two looks."""
 KEPT_MS: Final = 60_000
 """How long looks are kept, for rates."""
+_MEASURING_SHARE: Final = 0.01
+"""The most of the time that metrics are made for curves alone: where that takes long, points repeat the last ages."""
 
 
 class TopologyLook(NamedTuple):
@@ -116,6 +118,8 @@ class Observer:
         self._behind_since_ms: int | None = None
         self.history = History(history.RANGES)
         """What was seen over time."""
+        self._ages: Mapping[str, float] = {}
+        self._ages_until_ms = self._started_ms
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
 
     # ---------------------------------------- looking
@@ -205,9 +209,12 @@ class Observer:
 
     def _point(self) -> Point:
         """Return the figures of the newest look for curves."""
-        look, rates, age = self.newest, self.rates(), self.output_age() or {}
+        look, rates, began_ms = self.newest, self.rates(), self._elapsed_ms()
+        if began_ms >= self._ages_until_ms:
+            self._ages = self.output_age() or {}
+            self._ages_until_ms = began_ms + round((self._elapsed_ms() - began_ms) / _MEASURING_SHARE)
         records_out = rates.records_out if look.unseen is None else None
-        ages = (age.get(name) for name in ("p50", "p95", "p99"))
+        ages = (self._ages.get(name) for name in ("p50", "p95", "p99"))
         return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
     def rates(self) -> Rates:

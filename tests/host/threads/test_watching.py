@@ -97,6 +97,9 @@ def test_the_command_shows_what_brokers_know_and_says_what_they_do_not(
             assert {overview[name] for name in hidden} == {None}
             threads_runner.write(source, lines(["a"]))
             wait_for(lambda: get("api/v1/overview")["records_in"] == 1)
+            history = wait_for(lambda: any((seen := get("api/v1/history"))["records_in_per_second"]) and seen)
+            assert set(history["records_out_per_second"]) == {None}
+            assert history["lag"][-1] is not None
             tasks = get("api/v1/tasks")
             assert [(each["task"], each["processed"]) for each in tasks["tasks"]] == [("0_0", None), ("1_0", None)]
             assert all(application in each["worker"] for each in tasks["tasks"])
