@@ -25,6 +25,7 @@ from penstock.host.open import open_host
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
+from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.serdes import Serde
@@ -37,12 +38,20 @@ _log = logging.getLogger(__name__)
 _DELIMITER = "__"
 
 
+def _check_name(name: str) -> None:
+    if _DELIMITER in name or not name:
+        raise ValueError(
+            f"Invalid name {name!r} of a topology: expected one that is not empty and does not contain {_DELIMITER!r}."
+        )
+
+
 class NamedTopology(Topology):
     """A topology with a name (Kafka class: NamedTopology); `NamedTopologyBuilder` makes it."""
 
     def __init__(self, name: str, topology: Topology) -> None:
-        """Give `topology` a name; it is the same graph under both."""
+        """Give `topology` a name; it is the same graph under both. Raises ValueError if the name cannot be."""
         super().__init__()
+        _check_name(name)
         vars(self).update(vars(topology))
         self._name = name
 
@@ -155,16 +164,19 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         config = self._config_of(topology.name())
         built = topology.build(config.required("application.id"))
         config = config.overridden(built.config_overrides)
-        host = open_host(
+        host = self._open(built, config)
+        if topology.name() in self._paused_names:
+            host.pause()
+        return host
+
+    def _open(self, built: BuiltTopology, config: StreamsConfig) -> Host:
+        return open_host(
             built,
             config,
             session=self._spark,
             until_end=self._until_end,
             restore_listener=self._restore_listener,
         )
-        if topology.name() in self._paused_names:
-            host.pause()
-        return host
 
     def _config_of(self, name: str) -> StreamsConfig:
         chosen = self._config["penstock.checkpoint.dir"]
@@ -188,11 +200,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             ValueError: the name cannot be.
             ConfigError: a key cannot be set for one topology.
         """
-        if _DELIMITER in topology_name or not topology_name:
-            raise ValueError(
-                f"Invalid name {topology_name!r} of a topology: expected one that is not empty and does not contain "
-                f"{_DELIMITER!r}."
-            )
+        _check_name(topology_name)
         return NamedTopologyBuilder(topology_name, TopologyConfig(self._config, topology_overrides))
 
     def get_topology_by_name(self, name: str) -> NamedTopology | None:

@@ -304,6 +304,32 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
     assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out
 
 
+def test_describe_shows_named_topologies(penstock_here: Run, tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(NAMED)
+    described = penstock_here("describe", str(program)).out
+    assert [line for line in described.splitlines() if line.startswith("Topology: ")] == [
+        "Topology: orders:",
+        "Topology: returns:",
+    ]
+    chosen = penstock_here("describe", str(program), "--topology", "returns", "--format", "mermaid").out
+    assert "returns-in" in chosen
+    assert "orders-in" not in chosen
+    several = penstock_here("describe", str(program), "--format", "svg")
+    assert (several.code, "Draw one of them: --topology orders|returns." in several.err) == (1, True)
+    assert "This command takes a program with one `topology`" in penstock_here("diff", str(program)).err
+
+
+NAMED = """
+from penstock import StreamsBuilder
+topologies = {}
+for name in ("orders", "returns"):
+    builder = StreamsBuilder()
+    builder.stream(f"{name}-in").to(f"{name}-out")
+    topologies[name] = builder.build()
+"""
+
+
 def test_describe_shows_the_lines_of_the_program(penstock_here: Run) -> None:
     example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
     described = penstock_here("describe", str(example), "-v").out

@@ -52,12 +52,26 @@ def test_the_application_is_named_after_its_file_if_nothing_else_is_reported(tmp
     assert found.configured({})["application.id"] == "my-program"
 
 
+def test_named_topologies_are_loaded_for_commands_that_take_them(tmp_path: Path) -> None:
+    text = "from penstock import Topology\ntopologies = {'a': Topology(), 'b': Topology()}"
+    found = load_program(program(tmp_path, text))
+    assert [each.name() for each in found.named_topologies] == ["a", "b"]
+    assert found.topology_named("b") is found.topologies["b"]
+    with pytest.raises(ProgramError, match="has no topology named c; it has: a, b"):
+        found.topology_named("c")
+    with pytest.raises(ProgramError, match=r"defines named topologies \(a, b\)\. This command takes"):
+        _ = found.topology
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
         ("x = 1", "must define `topology`"),
         ("topology = 3", "it is a int"),
         ("from penstock import Topology\ntopology = Topology()\nconfig = 3", "must be a dict"),
+        ("topologies = {}", "with at least one"),
+        ("topologies = {'a': 3}", "must be a dict with the Topology of each name"),
+        ("from penstock import Topology\ntopologies = {'a__b': Topology()}", "Invalid name 'a__b' of a topology"),
         ("\n\n1 / 0", r"ZeroDivisionError: division by zero \(line 3\)"),
         ("\n(", r"SyntaxError: .*\(line 2\)"),
     ],

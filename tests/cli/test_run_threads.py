@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import orjson
@@ -15,6 +16,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.host.threads.directories import StateDirectory
 from penstock.record import TopicPartition
+from tests.support.answers import check_answer
 from tests.support.commands import Command
 from tests.support.waiting import until
 
@@ -29,6 +31,15 @@ from penstock.cli.main import main
 main()
 """
 """Runs the command where an import of these packages fails, as if they were not installed."""
+NAMED = """
+from penstock import Materialized, Serdes, StreamsBuilder
+config = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+topologies = {}
+for name in ("orders", "returns"):
+    builder = StreamsBuilder()
+    builder.stream(f"{name}-in").group_by_key().count(Materialized.as_("counts")).to_stream().map_values(str).to("out")
+    topologies[name] = builder.build()
+"""
 STUCK = """
 import threading
 from penstock import Serdes, StreamsBuilder
@@ -120,6 +131,47 @@ def test_the_pages_say_what_the_saved_program_would_change(tmp_path: Path) -> No
         command.terminate()
         assert command.ended().code == 143
         assert command.nothing_left()
+
+
+def test_named_topologies_run_and_are_watched(tmp_path: Path) -> None:
+    program = tmp_path / "shop.py"
+    program.write_text(NAMED)
+    with run(tmp_path, program, "--host", "threads", "--ui-port", "0", "-c", "commit.interval.ms=50") as command:
+        assert until(lambda: "2 named topologies" in command.output()), command.output()
+        servers = command.output().partition("A broker runs at ")[2].partition(" ")[0]
+        assert "Created topics " in command.output()
+        address = command.output().partition("shows itself at ")[2].split()[0]
+
+        def get(address: str, path: str) -> Any:
+            with urlopen(f"{address}{path}", timeout=120) as answer:
+                read = orjson.loads(answer.read())
+            check_answer(f"/{path}", read)
+            return read
+
+        producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": servers}))
+        producer.send("orders-in", b"a", b"1")
+        producer.close()
+        assert until(lambda: bool(get(address, "api/v1/stores/counts?topology=orders")["entries"]))
+        assert get(address, "api/v1/stores/counts?topology=returns")["entries"] == []
+        with pytest.raises(HTTPError, match="400"):
+            get(address, "api/v1/changes")
+        at = ("-c", f"bootstrap.servers={servers}", "-c", f"state.dir={tmp_path / 'state'}")
+        with Command(("ui", str(program), "--port", "0", "-c", "penstock.host=threads", *at), tmp_path) as watcher:
+            assert until(lambda: "shows itself at" in watcher.output()), watcher.output()
+            watching = watcher.output().partition("shows itself at ")[2].split()[0]
+            assert until(lambda: get(watching, "api/v1/overview")["lag"] == 0)
+            overview = get(watching, "api/v1/overview")
+            assert (overview["watched"], overview["members"], overview["records_out"]) == (True, 2, None)
+            assert [each["name"] for each in get(watching, "api/v1/topology")["topologies"]] == ["orders", "returns"]
+            compared = f"{program} was compared with the internal topics of the brokers."
+            assert get(watching, "api/v1/changes") == {"compared": compared, "changes": []}
+            watcher.interrupt()
+            assert watcher.nothing_left()
+        command.terminate()
+        ended = command.ended()
+        assert command.nothing_left()
+    assert ended.code == 143, ended.err
+    assert "1 record read, 1 written." in ended.err
 
 
 def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A program file: where `penstock run` and `penstock describe` find `topology` and `config`.
+"""A program file: where `penstock run` and `penstock describe` find `topology`, or `topologies` by name, and `config`.
 
 The file is run as a module that is not `__main__`, so what stands under `if __name__ == "__main__"` does not run. The
 module is known to nobody afterwards: functions and classes of the file travel to workers by value.
@@ -16,6 +16,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.named_topologies import NamedTopology
 from penstock.plan.topology import Topology
 
 
@@ -25,11 +26,37 @@ class ProgramError(StreamsError):
 
 @dataclass(frozen=True)
 class Program:
-    """What a program file defines: the topology, and the keys of the configuration as they are in the file."""
+    """What a program file defines.
+
+    topologies: by name; the only one of a program without names is under the empty name. config: the keys of the
+    configuration as they are in the file.
+    """
 
     path: Path
-    topology: Topology
+    topologies: Mapping[str, Topology]
     config: Mapping[str, Any]
+
+    @property
+    def topology(self) -> Topology:
+        """The only topology; raises ProgramError for a program with named topologies."""
+        if "" not in self.topologies:
+            raise ProgramError(
+                f"{self.path} defines named topologies ({', '.join(self.topologies)}). This command takes a program "
+                "with one `topology`; run, describe and ui take both."
+            )
+        return self.topologies[""]
+
+    def topology_named(self, name: str) -> Topology:
+        """Return the topology with a name; raises ProgramError if there is none."""
+        if name not in self.topologies or not name:
+            known = ", ".join(filter(None, self.topologies)) or "none"
+            raise ProgramError(f"{self.path} has no topology named {name}; it has: {known}.")
+        return self.topologies[name]
+
+    @property
+    def named_topologies(self) -> list[NamedTopology]:
+        """The topologies that have a name."""
+        return [each for each in self.topologies.values() if isinstance(each, NamedTopology)]
 
     def configured(self, overrides: Mapping[str, Any]) -> StreamsConfig:
         """Return the configuration of the file under `overrides`; application.id defaults to the name of the file."""
@@ -57,13 +84,26 @@ def load_program(path: Path) -> Program:
     except Exception as error:
         text = str(error).removesuffix(".")
         raise ProgramError(f"{path} fails: {type(error).__name__}: {text} ({_place(error, path)}).") from error
-    topology, config = names.get("topology"), names.get("config", {})
+    topologies, config = _topologies(path, names), names.get("config", {})
+    if not isinstance(config, Mapping):
+        raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
+    return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config)
+
+
+def _topologies(path: Path, names: Mapping[str, Any]) -> Mapping[str, Topology]:
+    """Return the topologies that a file defines, by name; raises ProgramError."""
+    topology, named = names.get("topology"), names.get("topologies")
+    if topology is None and named is not None:
+        if isinstance(named, Mapping) and named and all(isinstance(each, Topology) for each in named.values()):
+            try:
+                return {name: NamedTopology(name, each) for name, each in named.items()}
+            except ValueError as error:
+                raise ProgramError(f"`topologies` of {path}: {error}") from error
+        raise ProgramError(f"`topologies` of {path} must be a dict with the Topology of each name, with at least one.")
     if not isinstance(topology, Topology):
         found = "it defines none" if topology is None else f"it is a {type(topology).__name__}"
         raise ProgramError(f"{path} must define `topology` at module level, for example with builder.build(): {found}.")
-    if not isinstance(config, Mapping):
-        raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
-    return Program(path, topology, config.given() if isinstance(config, StreamsConfig) else config)
+    return {"": topology}
 
 
 def file_state(path: Path) -> tuple[int, int]:

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from penstock.application import ApplicationLife
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
 from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose
-from penstock.cli.program import Program, load_program
-from penstock.cli.saved_program import StreamsOfProgram
+from penstock.cli.program import Program, ProgramError, load_program
+from penstock.cli.saved_program import streams_of
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -23,7 +24,6 @@ from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.open import check_host
 from penstock.host.topics import named_topics
-from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
 DEFAULT_UI_PORT: Final = 8090
@@ -40,7 +40,10 @@ class HostName(StrEnum):
 HostOption = Annotated[
     HostName | None, typer.Option("--host", help="Where tasks run: the configuration penstock.host.")
 ]
-File = Annotated[Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")]
+File = Annotated[
+    Path,
+    typer.Argument(metavar="FILE", help="A Python program that defines `topology` or `topologies`, and `config`."),
+]
 
 
 def run(
@@ -59,7 +62,7 @@ def run(
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
-    """Run the topology of a program. If it names no bootstrap.servers, an embedded broker runs with it."""
+    """Run the topologies of a program. If it names no bootstrap.servers, an embedded broker runs with it."""
     overrides: dict[str, Any] = parsed_settings(config)
     if host is not None:
         overrides["penstock.host"] = host.value
@@ -79,9 +82,9 @@ def run(
 
 
 def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool = False) -> None:
-    """Run the topology of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
+    """Run the topologies of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
     configuration in its file."""
-    streams = StreamsOfProgram(program, overrides)
+    streams = streams_of(program, overrides)
     # The command reports the error that ends it, once.
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     try:
@@ -94,10 +97,11 @@ def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool 
         _tell_what_was_done(streams)
 
 
-def _tell_what_was_done(streams: KafkaStreams) -> None:
+def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:
     figures = streams.statistics()
     if figures.get("records_in"):
-        dropped = sum(figures["dropped"].values())
+        each = figures.get("topologies", {"": figures}).values()
+        dropped = sum(sum(of_one["dropped"].values()) for of_one in each)
         lost = f", {dropped:,} dropped (without a key, too late, or not readable)" if dropped else ""
         err.print(f"{counted(figures['records_in'], 'record')} read, {figures['records_out']:,} written{lost}.")
 
@@ -118,17 +122,26 @@ def describe(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Show the line of the program that made each node.")
     ] = False,
+    topology: Annotated[
+        str | None, typer.Option("--topology", metavar="NAME", help="One of the named topologies of the program.")
+    ] = None,
 ) -> None:
-    """Show the topology of a program in Kafka's text, or draw it."""
-    description = load_program(file).topology.describe()
-    match format:
-        case Format.text:
-            shown = description.with_lines() if verbose else str(description)
-        case Format.mermaid:
-            shown = description.to_mermaid()
-        case Format.svg:
-            shown = description.to_svg()
-    out.print(shown, markup=False, end="")
+    """Show the topologies of a program in Kafka's text, or draw one."""
+    program = load_program(file)
+    chosen = program.topologies if topology is None else {topology: program.topology_named(topology)}
+    if len(chosen) > 1 and format is not Format.text:
+        raise ProgramError(f"{file} has several topologies. Draw one of them: --topology {'|'.join(chosen)}.")
+    for name, each in chosen.items():
+        description = each.describe()
+        match format:
+            case Format.text:
+                text = description.with_lines() if verbose else str(description)
+                shown = text.replace("Topologies:", f"Topology: {name}:", 1) if name else text
+            case Format.mermaid:
+                shown = description.to_mermaid()
+            case Format.svg:
+                shown = description.to_svg()
+        out.print(shown, markup=False, end="")
 
 
 @contextmanager
@@ -156,10 +169,12 @@ def with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Pa
 
 def create_missing_topics(program: Program, config: StreamsConfig) -> None:
     """Create the topics that the application names and reads or writes, as a broker for development does."""
-    built = program.topology.build(config.required("application.id"))
+    wanted: set[str] = set()
+    for name, topology in program.topologies.items():
+        built = topology.build(config.required("application.id") + (f"-{name}" if name else ""))
+        wanted |= named_topics(built, config) - {*built.repartition_topics, *built.data_frame_topics}
     admin = ConfluentAdmin(config)
-    own = {*built.repartition_topics, *built.data_frame_topics}
-    missing = sorted(named_topics(built, config) - own - admin.topics().keys())
+    missing = sorted(wanted - admin.topics().keys())
     if missing:
         admin.create_topics([NewTopic(name, config["num.partitions"]) for name in missing])
         err.print(f"Created topics {', '.join(missing)}.")

@@ -12,8 +12,9 @@ from penstock.application.comparison import Compare, Comparison
 from penstock.cli.program import Program, ProgramError, file_state
 from penstock.cli.program_process import Answer, Order, ProgramProcess
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsError
+from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.extras import load
+from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
 from penstock.streams import KafkaStreams
 
 _END_SECONDS: Final = 1.0
@@ -76,8 +77,24 @@ class SavedProgram:
         return tuple(file_state(path) for path in self._paths)
 
 
-class StreamsOfProgram(KafkaStreams):
-    """Runs the topology of a program file."""
+def streams_of(program: Program, overrides: Mapping[str, Any]) -> KafkaStreams | KafkaStreamsNamedTopologyWrapper:
+    """Return the application of a program, not yet started.
+
+    Args:
+        program: with one topology, or with named ones.
+        overrides: of the configuration in its file.
+
+    Raises:
+        ConfigError: a key is missing or has a value that cannot be.
+        TopologyError: a topology cannot be run.
+    """
+    if program.named_topologies:
+        return _NamedTopologiesOfProgram(program, overrides)
+    return _StreamsOfProgram(program, overrides)
+
+
+class _StreamsOfProgram(KafkaStreams):
+    """Runs the only topology of a program file."""
 
     def __init__(self, program: Program, overrides: Mapping[str, Any]) -> None:
         """Take the program, and what overrides the configuration of its file; raises as KafkaStreams does."""
@@ -87,6 +104,24 @@ class StreamsOfProgram(KafkaStreams):
 
     def _compare(self) -> Compare:
         return self._saved_program.compare
+
+
+class _NamedTopologiesOfProgram(KafkaStreamsNamedTopologyWrapper):
+    """Runs the named topologies of a program file."""
+
+    def __init__(self, program: Program, overrides: Mapping[str, Any]) -> None:
+        """Take the program, and what overrides the configuration of its file; raises as the base class does."""
+        super().__init__(program.configured(overrides))
+        self._path = program.path
+        self._add_all(program.named_topologies)
+
+    def _compare(self) -> Compare:
+        def refuse() -> Comparison:
+            raise UnsupportedOperationError(
+                f"{self._path} has named topologies, so this page does not compare it: see `penstock ui {self._path}`."
+            )
+
+        return refuse
 
 
 def _paths(program: Path) -> list[Path]:

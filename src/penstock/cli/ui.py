@@ -9,14 +9,16 @@ import typer
 from penstock import savepoints
 from penstock.application.comparison import Comparison
 from penstock.cli.common import Settings, parsed_settings
-from penstock.cli.program import load_program
+from penstock.cli.program import Program, load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
 from penstock.config import StreamsConfig
 from penstock.extras import load
 from penstock.host.api import Host
 from penstock.host.open import keeps_checkpoint, open_watch
 from penstock.host.threads.takeover import topic_changes
-from penstock.plan.topology import built_topology
+from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
+from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topology import Topology, built_topology
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
 
@@ -29,6 +31,42 @@ class _Watched(KafkaStreams):
 
     def _open_host(self, until_end: bool) -> Host:
         return open_watch(self._built, self._config)
+
+    def changes(self) -> list[str]:
+        """Return what a start of its program would change, in lines."""
+        return _changes(self._topology, self._config)
+
+
+class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
+    """An application with named topologies that another process runs."""
+
+    def _open(self, built: BuiltTopology, config: StreamsConfig) -> Host:
+        return open_watch(built, config)
+
+    def changes(self) -> list[str]:
+        """Return what a start of its program would change, in lines that begin with the name of the topology."""
+        return [
+            f"{each.name()}: {line}"
+            for each in self.get_all_topologies()
+            for line in _changes(each, self._config_of(each.name()))
+        ]
+
+
+def _watched(program: Program, config: StreamsConfig) -> _Watched | _WatchedTopologies:
+    if not program.named_topologies:
+        return _Watched(program.topology, config)
+    streams = _WatchedTopologies(config)
+    for topology in program.named_topologies:
+        streams.add_named_topology(topology).all().result()
+    return streams
+
+
+def _changes(topology: Topology, config: StreamsConfig) -> list[str]:
+    if keeps_checkpoint(config):
+        evolution = savepoints.diff(topology, config, config)
+        return evolution.lines() if evolution.differences else []
+    built = built_topology(topology, config.required("application.id"))
+    return topic_changes(built, config.overridden(built.config_overrides))
 
 
 def ui(
@@ -45,16 +83,13 @@ def ui(
     own = config_of_watcher(settings)
     server_class = load("penstock.ui.server", "penstock ui").UiServer
 
-    def compare() -> Comparison:
-        if keeps_checkpoint(own):
-            evolution = savepoints.diff(program.topology, own, own)
-            lines = evolution.lines() if evolution.differences else []
-            return Comparison(f"{file} was compared with the checkpoint.", lines)
-        built = built_topology(program.topology, own.required("application.id"))
-        lines = topic_changes(built, own.overridden(built.config_overrides))
-        return Comparison(f"{file} was compared with the internal topics of the brokers.", lines)
+    other = "the checkpoint" if keeps_checkpoint(own) else "the internal topics of the brokers"
 
-    with terminating(), _Watched(program.topology, own) as streams:
+    with terminating(), _watched(program, own) as streams:
+
+        def compare() -> Comparison:
+            return Comparison(f"{file} was compared with {other}.", streams.changes())
+
         server = server_class(streams, settings, compare)
         try:
             streams.await_termination()

@@ -16,6 +16,8 @@ from typing import Any
 from penstock.host.api import Host, HostListener, State, StreamThreadExceptionResponse
 
 _FAILED_CLOSE_MS = 60_000
+_OF_WATCHING = ("watched", "unseen")
+"""What hosts say that only watch an application: all of them say the same."""
 _SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
 
 
@@ -130,11 +132,14 @@ class NamedHosts:
         return f"{len(lines)} named topologies{''.join(lines)}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return the sums of the figures, and under `topologies` those of each by its name."""
+        """Return the sums of the figures, what is known of none of them, and under `topologies` those of each by its
+        name."""
         with self._lock:
             hosts = dict(self._hosts)
         each = {name: host.statistics() for name, host in hosts.items()}
-        return {**{key: sum(figures.get(key, 0) for figures in each.values()) for key in _SUMS}, "topologies": each}
+        sums = {key: sum(figures.get(key, 0) for figures in each.values()) for key in _SUMS}
+        watching = {key: figures[key] for figures in each.values() for key in _OF_WATCHING if key in figures}
+        return {**sums, **watching, "topologies": each}
 
     def _all(self) -> list[Host]:
         with self._lock:
