@@ -55,7 +55,7 @@ class Picture(NamedTuple):
 
 
 PICTURES: Final = (
-    Picture("overview", ""),
+    Picture("overview", "", height=840),
     Picture("topology", "topology?measure=records", height=800),
     Picture("tasks", "tasks"),
     Picture("commits", "commits"),
