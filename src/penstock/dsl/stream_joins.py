@@ -206,7 +206,7 @@ class StreamJoins(Generic[K, V]):
     # ---------------------------------------- by the kind of the other side
 
     def _join(
-        self, type: JoinType, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None, **options: Any
+        self, type: JoinType, other: Any, joiner: Callable[..., Any], windows: Any, **options: Any
     ) -> KStream:
         if isinstance(other, StreamJoins):
             return self._join_stream(type, other, joiner, windows, **options)
