@@ -74,18 +74,43 @@ def test_the_overview_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
     }
 
 
-def test_an_application_says_since_when_it_does_not_keep_up(shown: Shown) -> None:
-    def since(end: int, processed: int) -> int | None:
-        shown.host.tasks().positions["0_0"] = (0, end)
-        shown.host.figures = {"processed": {"0_0": processed}}
-        shown.after(1_000)
-        return cast("int | None", shown.json("/api/v1/overview")["behind_since_ms"])
+def since(shown: Shown, end: int, processed: int, after: int = 2_000) -> int | None:
+    """Return since when it is said not to keep up, after a look at `end` records that wait and those processed."""
+    shown.host.tasks().problem = None
+    shown.host.tasks().positions["0_0"] = (0, end)
+    shown.host.figures = {"processed": {"0_0": processed}}
+    shown.after(after)
+    return cast("int | None", shown.json("/api/v1/overview")["behind_since_ms"])
 
-    assert since(0, 0) is None
-    assert since(1_000, 0) == 1_002_000
-    assert since(1_000, 3) == 1_002_000
-    assert since(60, 6) is None
-    assert since(1_000, 6) == 1_005_000
+
+def test_an_application_says_since_when_it_does_not_keep_up(shown: Shown) -> None:
+    assert since(shown, 0, 0) is None
+    began = shown.clock.milliseconds() + 2_000
+    assert [since(shown, 1_000, second) for second in range(0, 60, 2)] == [None] * 30
+    assert [since(shown, 1_000, second) for second in range(60, 120, 2)] == [began] * 30
+    assert since(shown, 60, 10_000) is None
+    assert since(shown, 1_000_000, 10_000) is None
+    assert since(shown, 1_000_000, 10_000, 60_000) == began + 122_000
+
+
+@pytest.mark.parametrize("waiting", [1, 10_000])
+def test_records_that_reach_an_idle_application_are_no_alarm(shown: Shown, waiting: int) -> None:
+    for _ in range(40):
+        assert since(shown, 0, 0) is None
+    for _ in range(5):  # an epoch of Spark takes longer than two looks are apart
+        assert since(shown, waiting, 0) is None
+    assert since(shown, waiting, waiting // 100) is None
+    assert since(shown, 0, waiting) is None
+    assert since(shown, waiting, waiting, 58_000) is None
+
+
+def test_an_unknown_lag_does_not_change_since_when_it_is_behind(shown: Shown) -> None:
+    assert since(shown, 1_000, 0) is None
+    assert since(shown, 1_000, 0, 60_000) == 1_002_000
+    shown.host.tasks().problem = BrokerNotFoundError("No broker answers at b:1.")
+    shown.after(2_000)
+    assert shown.json("/api/v1/overview")["behind_since_ms"] == 1_002_000
+    assert since(shown, 1_000, 0) == 1_002_000
 
 
 def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(

@@ -57,17 +57,16 @@ def _keeps_up(answer: Answer) -> str:
         return "How far it is behind is not known."
     if not answer["lag"]:
         return "It keeps up: no record waits."
+    records = counted(answer["lag"], "record")
     if answer["behind_ms"] is not None and answer["behind_ms"] <= KEPT_MS:
-        return f"It keeps up: {number(answer['lag'])} records wait, which take it {duration(answer['behind_ms'])}."
+        return f"It keeps up: {records} to process, which takes about {duration(answer['behind_ms'])}."
     since = answer["behind_since_ms"]
-    behind = f"It is {number(answer['lag'])} records behind"
+    behind = f"{records} to process"
     if since is not None:
-        behind += f", and has not kept up since {time_text(since)}"
-    if answer["lag_per_second"] is None:
-        return f"{behind}."
-    if answer["catch_up_ms"] is None:
-        return f"{behind}. It does not catch up."
-    return f"{behind}. It catches up in about {duration(answer['catch_up_ms'])}."
+        behind = f"It is {records} behind, and has not kept up since {time_text(since)}"
+    if answer["catch_up_ms"] is not None:
+        return f"{behind}. It catches up in about {duration(answer['catch_up_ms'])}."
+    return f"{behind}." if since is None else f"{behind}. It does not catch up."
 
 
 def commits_table(answer: Answer) -> Markup:
