@@ -92,9 +92,8 @@ class UiHost(TestHost):
 class Shown:
     """An application that runs, as its addresses show it; time moves by `after`."""
 
-    def __init__(self, streams: KafkaStreams, host: UiHost, config: StreamsConfig) -> None:
-        self.streams, self.host, self.config = streams, host, config
-        self.clock = MockClock(1_000_000)
+    def __init__(self, streams: KafkaStreams, host: UiHost, config: StreamsConfig, clock: MockClock) -> None:
+        self.streams, self.host, self.config, self.clock = streams, host, config, clock
         self.observer = Observer(streams, self.clock, self.clock.milliseconds)
         self.client = TestClient(application(Answers(self.observer, config)), base_url="http://localhost")
 
@@ -115,6 +114,8 @@ class Shown:
 def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Shown]]:
     """A function that runs a topology, and shows it."""
     started: list[KafkaStreams] = []
+    clock = MockClock(1_000_000)
+    monkeypatch.setattr("penstock.application.SystemClock", lambda: clock)
 
     def run(topology: Topology | None = None, **values: Any) -> Shown:
         host = UiHost()
@@ -123,7 +124,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Shown]]:
         streams = KafkaStreams(topology or word_count(), config)
         started.append(streams.start())
         host.told().on_running()
-        return Shown(streams, host, config)
+        return Shown(streams, host, config, clock)
 
     yield run
     for streams in started:

@@ -40,7 +40,9 @@ def test_the_overview_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
         "version": penstock.__version__,
         "host": "threads",
         "state": "RUNNING",
+        "state_since_ms": 1_000_000,
         "paused": False,
+        "paused_since_ms": None,
         "watched": False,
         "unseen": None,
         "members": None,
@@ -157,6 +159,30 @@ def test_an_error_and_a_pause_are_shown(shown: Shown) -> None:
     shown.host.fails(ValueError("no such word"))
     overview = shown.json("/api/v1/overview")
     assert (overview["state"], overview["error"]) == ("ERROR", "no such word")
+
+
+def test_each_state_is_shown_with_its_beginning(shown: Shown) -> None:
+    def since() -> tuple[str, int, int | None]:
+        overview = shown.json("/api/v1/overview")
+        return overview["state"], overview["state_since_ms"], overview["paused_since_ms"]
+
+    told = shown.host.told()
+    shown.clock.advance(1_000)
+    told.on_running()
+    assert since() == ("RUNNING", 1_000_000, None)
+    told.on_rebalancing()
+    assert since() == ("REBALANCING", 1_001_000, None)
+    shown.clock.advance(1_000)
+    told.on_running()
+    shown.streams.pause()
+    shown.clock.advance(1_000)
+    shown.streams.pause()
+    assert since() == ("RUNNING", 1_002_000, 1_002_000)
+    shown.streams.resume()
+    assert since() == ("RUNNING", 1_002_000, None)
+    shown.host.fails(ValueError())
+    shown.clock.advance(1_000)
+    assert since() == ("ERROR", 1_003_000, None)
 
 
 def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:

@@ -82,34 +82,37 @@ def test_a_page_can_be_read_and_walked_without_a_mouse(shown: Shown, path: str) 
 
 
 def test_a_first_look_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
-    tasks = shown.host.tasks()
-    assert "RUNNING How far it is behind is not known." in page(shown, "/").text
+    tasks, running = shown.host.tasks(), "RUNNING since 1970-01-01 00:16:40.000."
+    assert f"{running} How far it is behind is not known." in page(shown, "/").text
     tasks.positions, tasks.committed = {"0_0": (0, 3_000)}, Staleness(7, 999_000, 500)
     for _ in range(2):
         shown.after(1_000)
-        assert "RUNNING 3,000 records to process. " in page(shown, "/").text
+        assert f"{running} 3,000 records to process. " in page(shown, "/").text
     shown.after(59_000)
     since = "and has not kept up since 1970-01-01 00:16:41.000."
-    assert f"RUNNING It is 3,000 records behind, {since} It does not catch up." in page(shown, "/").text
+    assert f"{running} It is 3,000 records behind, {since} It does not catch up." in page(shown, "/").text
     tasks.positions = {"0_0": (1_000, 3_000)}
     shown.after(60_000)
     found = page(shown, "/").text
-    assert f"RUNNING It is 2,000 records behind, {since} It catches up in about 4 min 0 s." in found
+    assert f"{running} It is 2,000 records behind, {since} It catches up in about 4 min 0 s." in found
     assert "500 ms ago" in found
     tasks.positions = {"0_0": (2_999, 3_000)}
     shown.after(1_000)
-    assert f"RUNNING It is 1 record behind, {since} " in page(shown, "/").text
+    assert f"{running} It is 1 record behind, {since} " in page(shown, "/").text
     shown.host.figures = {"processed": {"0_0": 240_000}}
     tasks.positions = {"0_0": (1_000, 3_000)}
     shown.after(1_000)
-    assert "RUNNING It keeps up: 2,000 records to process, which takes about " in page(shown, "/").text
+    assert f"{running} It keeps up: 2,000 records to process, which takes about " in page(shown, "/").text
     tasks.positions = {"0_0": (3_000, 3_000)}
     shown.after(1_000)
-    assert "RUNNING It keeps up: no record waits." in page(shown, "/").text
+    assert f"{running} It keeps up: no record waits." in page(shown, "/").text
     shown.streams.pause()
-    assert "PAUSED" in page(shown, "/").text
+    assert "PAUSED since 1970-01-01 00:18:44.000. " in page(shown, "/").text
+    shown.clock.advance(1_000)
+    shown.host.told().on_rebalancing()
+    assert "REBALANCING since 1970-01-01 00:18:45.000. " in page(shown, "/").text
     shown.host.fails(ValueError("no such word"))
-    assert re.search("ERROR +no such word", page(shown, "/").text)
+    assert re.search("ERROR since 1970-01-01 00:18:45.000. +no such word", page(shown, "/").text)
 
 
 def test_a_node_is_shown_with_what_was_measured(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:

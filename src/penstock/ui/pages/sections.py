@@ -29,12 +29,14 @@ def store_query(topology: str, store: str) -> str:
 
 def state_line(answer: Answer) -> Markup:
     """Return the first look: does it run, and does it keep up."""
-    state = "PAUSED" if answer["paused"] and answer["state"] == "RUNNING" else answer["state"]
+    state, since = answer["state"], answer["state_since_ms"]
+    if state == "RUNNING" and answer["paused_since_ms"] is not None:
+        state, since = "PAUSED", answer["paused_since_ms"]
     badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
-    keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
+    keeps_up = f"since {time_text(since)}. {_keeps_up(answer) if state == 'RUNNING' else ''}"
     if answer["watched"]:
         badge = element("strong", "WATCHED", class_="state created")
-        keeps_up = f"{_run_by(answer['members'])} {keeps_up}"
+        keeps_up = f"{_run_by(answer['members'])} {_keeps_up(answer)}"
     lines = [element("p", badge, " ", keeps_up, role="status")]
     if answer["error"] is not None:
         lines.append(element("pre", answer["error"], class_="problem"))
