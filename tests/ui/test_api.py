@@ -16,7 +16,7 @@ from starlette.routing import Route
 import penstock
 from penstock import StreamsBuilder
 from penstock.errors import BrokerNotFoundError
-from penstock.host.api import Staleness
+from penstock.host.api import Staleness, State
 from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
 from tests.ui.conftest import Shown
@@ -267,9 +267,32 @@ def test_prometheus_reads_the_metrics(shown: Shown) -> None:
 
 
 def test_it_is_live_until_it_ends_with_an_error(shown: Shown) -> None:
-    assert shown.json("/health/live") == {"state": "RUNNING"}
+    assert shown.json("/health/live") == {"state": "RUNNING", "reasons": []}
     shown.host.fails(ValueError())
-    assert shown.json("/health/live", 503) == {"state": "ERROR"}
+    assert shown.json("/health/live", 503) == {"state": "ERROR", "reasons": ["The state is ERROR."]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "live", "ready", "reason"),
+    [
+        (State.RUNNING, 200, 200, None),
+        (State.REBALANCING, 200, 503, "The state is REBALANCING."),
+        (State.NOT_RUNNING, 503, 503, "This process only watches the application, and no process runs it."),
+        (None, 503, 503, "This process only watches the application, and cannot see whether another one runs it."),
+    ],
+)
+def test_one_that_is_watched_is_live_while_it_is_seen_to_run(
+    shown: Shown, seen: State | None, live: int, ready: int, reason: str | None
+) -> None:
+    shown.host.figures = {"watched": True, "seen_state": seen}
+    shown.after(10)
+    state = None if seen is None else seen.value
+    assert shown.json("/health/live", live)["state"] == shown.json("/health/ready", ready)["state"] == state
+    assert shown.json("/health/ready", ready)["reasons"][:1] == ([] if reason is None else [reason])
+    overview = shown.json("/api/v1/overview")
+    assert (overview["state"], overview["state_since_ms"], overview["topologies"][0]["state"]) == (state, None, state)
+    shown.clock.advance(60_000)
+    assert shown.json("/health/live", 503)["state"] is None
 
 
 def test_it_is_ready_while_it_runs(shown: Shown) -> None:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.api import CommitFigures, Staleness
+from penstock.host.api import CommitFigures, Staleness, State
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
 from penstock.task.taps import TappedRecord
@@ -113,6 +113,28 @@ def test_a_first_look_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
     assert "REBALANCING since 1970-01-01 00:18:45.000. " in page(shown, "/").text
     shown.host.fails(ValueError("no such word"))
     assert re.search("ERROR since 1970-01-01 00:18:45.000. +no such word", page(shown, "/").text)
+
+
+@pytest.mark.parametrize(
+    ("seen", "members", "text"),
+    [
+        (State.RUNNING, ["a"], "Its group has 1 member. It keeps up: no record waits."),
+        (State.NOT_RUNNING, [], "No process runs it: its group has no members."),
+        (None, ["a"], "Whether another process runs it cannot be seen: the brokers do not answer."),
+        (State.RUNNING, None, "Another process runs it: its last commit is recent. It keeps up: no record waits."),
+        (None, None, "Whether another process runs it cannot be seen: its last commit is more than a minute old."),
+    ],
+)
+def test_a_first_look_says_who_runs_what_is_watched(
+    shown: Shown, seen: State | None, members: list[str] | None, text: str
+) -> None:
+    shown.host.figures = {"watched": True, "seen_state": seen}
+    if members is not None:
+        group = {"members": [{"member": each, "client": "app", "host": "h"} for each in members]}
+        shown.host.figures |= {"unseen": "Output is not seen.", "group": group}
+    shown.after(10)
+    assert f"WATCHED {text}" in page(shown, "/").text
+    assert ("keeps up" in page(shown, "/").text) == (seen is State.RUNNING)
 
 
 def test_a_node_is_shown_with_what_was_measured(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from penstock import savepoints
+from penstock.application.running_topology import Identity
 from penstock.cli.common import Settings, parsed_settings
 from penstock.cli.program import load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
@@ -26,6 +28,13 @@ class _Watched(KafkaStreams):
 
     def _open_host(self, until_end: bool) -> Host:
         return open_watch(self._built, self._config)
+
+    def _identity(self) -> Identity:
+        identity = super()._identity()
+        return identity._replace(client_id=f"{identity.client_id}-watcher")
+
+    def _facts_of_running(self) -> Mapping[str, int | str]:
+        return {}
 
 
 def ui(

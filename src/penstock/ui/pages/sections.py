@@ -32,12 +32,13 @@ def state_line(answer: Answer) -> Markup:
     state, since = answer["state"], answer["state_since_ms"]
     if state == "RUNNING" and answer["paused_since_ms"] is not None:
         state, since = "PAUSED", answer["paused_since_ms"]
-    badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
-    keeps_up = f"since {time_text(since)}. {_keeps_up(answer) if state == 'RUNNING' else ''}"
+    keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
     if answer["watched"]:
-        badge = element("strong", "WATCHED", class_="state created")
-        keeps_up = f"{_run_by(answer['members'])} {_keeps_up(answer)}"
-    lines = [element("p", badge, " ", keeps_up, role="status")]
+        badge, does = element("strong", "WATCHED", class_="state created"), _run_by(state, answer["members"])
+    else:
+        badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
+        does = f"since {time_text(since)}."
+    lines = [element("p", badge, f" {does} {keeps_up}", role="status")]
     if answer["error"] is not None:
         lines.append(element("pre", answer["error"], class_="problem"))
     problems = [each for each in answer["topologies"] if each["problem"] is not None]
@@ -45,10 +46,14 @@ def state_line(answer: Answer) -> Markup:
     return joined(lines)
 
 
-def _run_by(members: int | None) -> str:
-    """Return who runs an application that this process watches. members: of its group, None if it has none."""
+def _run_by(state: str | None, members: int | None) -> str:
+    """Return who runs an application that this process watches. state: what was seen of it. members: of its group, None
+    if it has none."""
+    if state is None:
+        why = "its last commit is more than a minute old" if members is None else "the brokers do not answer"
+        return f"Whether another process runs it cannot be seen: {why}."
     if members is None:
-        return "Another process runs it, or none does: see its last commit."
+        return "Another process runs it: its last commit is recent."
     return (
         f"Its group has {counted(members, 'member')}." if members else "No process runs it: its group has no members."
     )
@@ -76,7 +81,7 @@ def commits_table(answer: Answer) -> Markup:
     rows = [
         (
             each["name"] or answer["application_id"],
-            each["state"],
+            each["state"] or NONE,
             number(each["lag"]),
             NONE if each["commit"] is None else number(each["commit"]["number"]),
             NONE if each["commit"] is None else f"{duration(each['commit']['age_ms'])} ago",
