@@ -271,6 +271,17 @@ def test_records_that_nodes_dropped_are_errors(shown: Shown, monkeypatch: pytest
     assert "Sub-topology 0 4 errors" in page(shown, "/topology").text
 
 
+def test_a_picture_has_colours_of_its_own_and_dark_ones_on_a_page(shown: Shown) -> None:
+    shown.host.tasks().positions = {"0_0": (10, 50)}
+    shown.after(10)
+    style = shown.client.get("/static/ui.css").text
+    dark = style.partition("(prefers-color-scheme: dark)")[2].partition("* {")[0]
+    drawn = "".join(shown.client.get(f"/topology.svg?measure={measure}").text for measure in ("", "lag"))
+    assert set(re.findall('class="([^"]*)"', drawn)) == set(re.findall(r"[.](penstock-\w+) ", dark))
+    shapes = re.findall(r"<(?:rect|path|text) [^>]*>", drawn)
+    assert all("fill=" in shape for shape in shapes if "penstock-label" not in shape)  # which is black
+
+
 def test_a_measure_is_chosen_by_a_link(shown: Shown) -> None:
     chosen = {f"/topology?measure={each}" for each in ("records", "time", "lag", "state", "errors", "age")}
     assert {each["href"] for each in page(shown, "/topology").with_tag("a")} >= chosen
