@@ -17,6 +17,7 @@ from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.ui.answers import Answers
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
@@ -53,6 +54,9 @@ class Tasks:
 
     def store(self, parameters: StoreQueryParameters) -> Any:
         raise StateStoreNotAvailableError(f"No store {parameters.store_name} is here.")
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        raise StateStoreNotAvailableError(f"No store {request.store_name} is here.")
 
     def staleness(self) -> Staleness:
         return self.committed

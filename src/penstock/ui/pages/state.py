@@ -21,6 +21,7 @@ _FIELDS: Final = (
     ("to", "To key", "text"),
     ("from_time", "From time (ms)", "number"),
     ("to_time", "To time (ms)", "number"),
+    ("partition", "Partition", "number"),
     ("limit", f"Rows, up to {MOST_ENTRIES}", "number"),
 )
 """The fields of the form for entries: parameter, label and kind."""
@@ -110,7 +111,7 @@ def _value(field: str, value: Any) -> Content:
     if value is None:
         return NONE
     if field.startswith("window_") or field in ("timestamp", "valid_to"):
-        return time_text(value)
+        return joined([time_text(value), element("small", f"{value} ms")])
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     cut = f"... ({len(text):,} characters)" if len(text) > LONGEST else ""
     return element("code", f"{text[:LONGEST]}{cut}")
