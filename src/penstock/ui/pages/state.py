@@ -9,7 +9,7 @@ import orjson
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers
-from penstock.ui.formatting import LONGEST, NONE, duration
+from penstock.ui.formatting import LONGEST, NONE, duration, number
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, store_query
@@ -107,9 +107,11 @@ def _form(parameters: Parameters) -> Markup:
 
 
 def _value(field: str, value: Any) -> Content:
-    """Return a key, a value or a time of an entry, shortened."""
+    """Return a partition, a key, a value or a time of an entry, shortened."""
     if value is None:
         return NONE
+    if field == "partition":
+        return number(value)
     if field.startswith("window_") or field in ("timestamp", "valid_to"):
         return joined([time_text(value), element("small", f"{value} ms")])
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
