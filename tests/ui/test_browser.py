@@ -16,6 +16,7 @@ from penstock.ui.server import UiServer
 from tests.support.browser import WITH_CHROMIUM, Browser
 from tests.ui.conftest import Shown
 from tests.ui.test_pages import PATHS
+from tests.ui.test_size import chains
 
 pytestmark = [WITH_CHROMIUM, pytest.mark.slow]
 
@@ -161,4 +162,17 @@ def test_names_that_are_hostile_are_text(browser: Browser, serve: Callable[..., 
         browser.open(f"{address.rstrip('/')}{path}")
         assert browser.evaluate("document.querySelectorAll('main img').length") == 0
         assert not browser.evaluate("document.hacked")
+    assert browser.problems == []
+
+
+def test_a_browser_draws_a_topology_of_a_thousand_nodes(
+    browser: Browser, serve: Callable[..., tuple[Shown, str]]
+) -> None:
+    _, address = serve(chains(50))
+    browser.open(f"{address}topology")
+    browser.wait_for(LIVE)
+    assert browser.evaluate("document.querySelectorAll('figure svg [href*=node]').length") == 1_000
+    assert browser.evaluate("document.querySelectorAll('#nodes-0 tbody tr').length") == 1_000
+    browser.click("#measures [href*='folded']")
+    assert browser.evaluate("document.querySelectorAll('figure svg [href*=node]').length") == 0
     assert browser.problems == []
