@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 class Work(NamedTuple):
     """What a thread works on. application: the application.id. task: the task id, empty for what is of no task. epoch:
-    its number on Spark, empty elsewhere."""
+    on Spark its number, on the threads host that of the commit since the start, empty where there is none."""
 
     application: str = ""
     task: str = ""

@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
@@ -127,7 +128,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         self._spark = spark
         self._runs: dict[str, RunningTopology] = {}
         self._topologies: dict[str, NamedTopology] = {}
-        self._paused_names: set[str] = set()
+        self._paused_at_ms: dict[str, int] = {}
         self._changing = threading.RLock()
         self._until_end = False
 
@@ -165,7 +166,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         built = topology.build(config.required("application.id"))
         config = config.overridden(built.config_overrides)
         host = self._open(built, config)
-        if topology.name() in self._paused_names:
+        if topology.name() in self._paused_at_ms:
             host.pause()
         return host
 
@@ -277,7 +278,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
                 if self._host is not None:
                     self._host.remove(topology_to_remove, DEFAULT_CLOSE_TIMEOUT_MS)
                 del self._topologies[topology_to_remove]
-                self._paused_names.discard(topology_to_remove)
+                self._paused_at_ms.pop(topology_to_remove, None)
                 if reset_offsets:
                     self._host_of(topology).reset()
             except (RuntimeError, StreamsError) as error:
@@ -308,18 +309,18 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     def pause_named_topology(self, topology_name: str) -> None:
         """Pause the tasks of one topology after its running commit; raises UnknownTopologyError."""
         self._check_known(topology_name)
-        self._paused_names.add(topology_name)
+        self._paused_at_ms.setdefault(topology_name, SystemClock().milliseconds())
         self._follow_pause(topology_name)
 
     def resume_named_topology(self, topology_name: str) -> None:
         """Resume the tasks of one topology; raises UnknownTopologyError."""
         self._check_known(topology_name)
-        self._paused_names.discard(topology_name)
+        self._paused_at_ms.pop(topology_name, None)
         self._follow_pause(topology_name)
 
     def is_named_topology_paused(self, topology_name: str) -> bool:
         """Return whether one topology is paused."""
-        return topology_name in self._paused_names
+        return topology_name in self._paused_at_ms
 
     def pause(self) -> None:
         """Pause all topologies."""
@@ -333,13 +334,19 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
 
     def is_paused(self) -> bool:
         """Return whether all topologies are paused."""
-        return bool(self._topologies) and self._paused_names >= self._topologies.keys()
+        return self.paused_since_ms() is not None
+
+    def paused_since_ms(self) -> int | None:
+        """Return since when all topologies are paused (ms since the epoch); None if one is not."""
+        names = list(self._topologies)
+        since = [at_ms for name in names if (at_ms := self._paused_at_ms.get(name)) is not None]
+        return max(since) if since and len(since) == len(names) else None
 
     def _follow_pause(self, name: str) -> None:
         """Tell the host of a topology, if it exists, whether the topology is paused."""
         host = None if self._host is None else self._host.find(name)
         if host is not None:
-            (host.pause if name in self._paused_names else host.resume)()
+            (host.pause if name in self._paused_at_ms else host.resume)()
 
     def _check_known(self, name: str) -> None:
         if name not in self._topologies:
@@ -359,7 +366,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
 
     def _run(self, name: str) -> RunningTopology:
         """Return the interface to a topology: the same one each time, which knows its open taps and views."""
-        return self._runs.setdefault(name, _NamedTopologyRun(self, name))
+        return self._runs.setdefault(name, NamedTopologyRun(self, name))
 
     def running_topologies(self) -> Mapping[str, RunningTopology]:
         """Return the interface to each topology, by its name; see `running_topology`."""
@@ -426,7 +433,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return self._topologies[name].describe()
 
 
-class _NamedTopologyRun(RunningTopology):
+class NamedTopologyRun(RunningTopology):
     """One topology of an application of several."""
 
     def __init__(self, streams: KafkaStreamsNamedTopologyWrapper, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,10 +10,11 @@ import pytest
 
 from penstock import KafkaStreams, Materialized, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
-from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.api import State, StreamThreadExceptionResponse
 from tests.host.support import WITH_A_SESSION, InputRecord, Runner, lines
 from tests.host.test_topologies import TEXT, TEXT_OUT
 from tests.support.browser import WITH_CHROMIUM, Browser
+from tests.support.waiting import WAIT_SECONDS
 from tests.ui.test_server import address_in
 
 pytestmark = [WITH_CHROMIUM, WITH_A_SESSION, pytest.mark.one_broker, pytest.mark.slow]
@@ -40,10 +42,22 @@ def walked(source: str, target: str, names: str, poison: Path) -> Topology:
     return builder.build()
 
 
-def figure(name: str, condition: str) -> str:
-    """Return a script that says whether a figure of the overview meets a condition of its `text`."""
+def figure(name: str, condition: str = "text") -> str:
+    """Return a script that says whether a figure of the overview meets a condition of its `text`, or gives that."""
     find = f"[...document.querySelectorAll('#figures div')].find((each) => each.firstChild.textContent === '{name}')"
     return f"(() => {{ const text = {find}.lastChild.textContent; return {condition}; }})()"
+
+
+class Restart:
+    """A listener that holds an application in the state REBALANCING until its page was seen."""
+
+    def __init__(self) -> None:
+        self.was_seen = threading.Event()
+        self.was_seen.set()
+
+    def __call__(self, new: State, old: State) -> None:
+        if new is State.REBALANCING:
+            self.was_seen.wait(WAIT_SECONDS)
 
 
 def submit(browser: Browser, **fields: str) -> None:
@@ -87,6 +101,8 @@ def test_a_browser_sees_and_steers_an_application(
     config: StreamsConfig = runner.config(application, values)
     streams = KafkaStreams(walked(source, target, names, poison), config, **runner.options())
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.REPLACE_THREAD)
+    restart = Restart()
+    streams.set_state_listener(restart)
     with streams:
         told = capsys.readouterr().err
         address, token = address_in(told), told.partition("the token for control is ")[2].split()[0]
@@ -100,6 +116,10 @@ def test_a_browser_sees_and_steers_an_application(
         runner.write(source, lines([f"a {HOSTILE.replace(' ', '_')} a"]))
         browser.wait_for(figure("Records in", "text.includes('3 since the start') && !text.startsWith('0/s')"))
         browser.wait_for("document.getElementById('state').textContent.includes('no record waits')")
+        before = browser.evaluate(figure("Records in", "text.split('/s')[0]"))
+        runner.write(source, lines(["b"] * 500))
+        more = f"text.includes('503 since the start') && parseFloat(text.replace(',', '')) > {before.replace(',', '')}"
+        browser.wait_for(figure("Records in", more))
 
         # refused without the token, paused with it: the lag grows, and is gone after a resume
         browser.open(f"{address}control")
@@ -114,6 +134,8 @@ def test_a_browser_sees_and_steers_an_application(
         browser.open(address)
         runner.write(source, lines(["a", "a", "a"]))
         browser.wait_for(figure("Lag", "text.startsWith('3')"))
+        runner.write(source, lines(["a", "a"]))
+        browser.wait_for(figure("Lag", "text.startsWith('5')"))
         browser.open(f"{address}control")
         submit(browser, action="resume", token=token)
         assert not streams.is_paused()
@@ -136,7 +158,7 @@ def test_a_browser_sees_and_steers_an_application(
         browser.click("form button")
         assert browser.evaluate("[...document.querySelectorAll('#entries tbody code')].map((e) => e.textContent)") == [
             "a",
-            "5",
+            "7",
         ]
         for store in ("counts", "names"):
             browser.open(f"{address}state?store={store}")
@@ -158,10 +180,15 @@ def test_a_browser_sees_and_steers_an_application(
         # a restart
         browser.open(address)
         browser.wait_for("document.getElementById('live').textContent.includes('follow the application')")
+        ran = browser.text("#state p")
+        restart.was_seen.clear()
         poison.touch()
         runner.write(source, lines(["b"]))
+        browser.wait_for("document.getElementById('state').textContent.includes('REBALANCING since')")
+        restart.was_seen.set()
+        browser.wait_for("document.getElementById('state').textContent.includes('RUNNING since')")
+        assert browser.text("#state p").split(".")[:2] != ran.split(".")[:2]
         browser.wait_for(figure("Errors", "text.startsWith('1')"))
-        browser.wait_for("document.getElementById('state').textContent.includes('RUNNING')")
         browser.wait_for(figure("Lag", "text.startsWith('0')"))
         browser.open(f"{address}errors")
         assert "<img src=x onerror" in browser.text("#errors")

@@ -39,6 +39,21 @@ WITH_CHROMIUM: Final = pytest.mark.skipif(
 """Mark of a test in a browser."""
 
 
+_LEAVING: Final = (
+    "Inspected target navigated or closed",
+    "Execution context was destroyed.",
+    "Could not find node with given id",
+)
+"""What the browser answers about a page while it goes to another one."""
+_KEYS: Final = {"Tab": 9, "Enter": 13}
+"""The numbers of keys in Windows, by which pages tell them."""
+_MOST_TABS: Final = 500
+
+
+class LeavingError(Exception):
+    """A script did not run, because the page is being left."""
+
+
 class Browser:
     """One page of a browser; a context manager that ends it."""
 
@@ -85,6 +100,8 @@ class Browser:
         os.write(self._write, orjson.dumps(message) + b"\0")
         answer = self._answers.get(timeout=WAIT_SECONDS)
         assert answer["id"] == self._number
+        if answer.get("error", {}).get("message") in _LEAVING:
+            raise LeavingError(method)
         assert "error" not in answer, f"{method}: {answer['error']}"
         result: dict[str, Any] = answer["result"]
         return result
@@ -94,6 +111,23 @@ class Browser:
         self.evaluate("document.left = true")
         self.call("Page.navigate", url=address)
         self.wait_for("!document.left && document.readyState === 'complete'")
+
+    def go(self, address: str) -> None:
+        """Go to an address, and wait for its page where scripts are switched off."""
+        loader = self.call("Page.navigate", url=address)["loaderId"]
+        assert until(lambda: self.call("Page.getFrameTree")["frameTree"]["frame"]["loaderId"] == loader)
+        assert until(self._is_whole)
+
+    def _is_whole(self) -> bool:
+        try:
+            return self.html().endswith("</body></html>")
+        except LeavingError:
+            return False
+
+    def html(self) -> str:
+        """Return the page as HTML, also where scripts are switched off."""
+        root = self.call("DOM.getDocument", depth=0)["root"]["nodeId"]
+        return str(self.call("DOM.getOuterHTML", nodeId=root)["outerHTML"])
 
     def evaluate(self, script: str) -> Any:
         """Return what a script gives in the page."""
@@ -114,9 +148,34 @@ class Browser:
 
     def wait_for(self, script: str) -> None:
         """Wait until a script gives what is true."""
-        assert until(lambda: bool(self.evaluate(script))), (
-            f"{script}; the page: {self.evaluate('document.body.innerText')}"
-        )
+        assert until(lambda: self._holds(script)), f"{script}; the page: {self.evaluate('document.body.innerText')}"
+
+    def _holds(self, script: str) -> bool:
+        try:
+            return bool(self.evaluate(script))
+        except LeavingError:
+            return False
+
+    def press(self, key: str, text: str = "") -> None:
+        """Press and release a key. key: its name, such as Tab. text: what it writes."""
+        code = {"key": key, "code": key, "windowsVirtualKeyCode": _KEYS[key]}
+        self.call("Input.dispatchKeyEvent", type="keyDown" if text else "rawKeyDown", text=text, **code)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **code)
+
+    def tab_to(self, selector: str) -> None:
+        """Press Tab until an element that a selector of CSS finds has the focus."""
+        found = f"document.activeElement.matches({orjson.dumps(selector).decode()})"
+        for _ in range(_MOST_TABS):
+            self.press("Tab")
+            if self.evaluate(found):
+                return
+        raise AssertionError(f"Tab does not reach {selector}.")
+
+    def follow(self) -> None:
+        """Press Enter on a link, and wait until its page is there."""
+        self.evaluate("document.left = true")
+        self.press("Enter", "\r")
+        self.wait_for("!document.left && document.readyState === 'complete'")
 
     def _listen(self) -> None:
         left = b""

@@ -17,6 +17,7 @@ from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.query.queryable import StoreQueryParameters
+from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.ui.answers import Answers
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
@@ -54,6 +55,9 @@ class Tasks:
 
     def store(self, parameters: StoreQueryParameters) -> Any:
         raise StateStoreNotAvailableError(f"No store {parameters.store_name} is here.")
+
+    def query(self, request: StateQueryRequest) -> StateQueryResult:
+        raise StateStoreNotAvailableError(f"No store {request.store_name} is here.")
 
     def staleness(self) -> Staleness:
         return self.committed
@@ -93,9 +97,8 @@ class UiHost(TestHost):
 class Shown:
     """An application that runs, as its addresses show it; time moves by `after`."""
 
-    def __init__(self, streams: KafkaStreams, host: UiHost, config: StreamsConfig) -> None:
-        self.streams, self.host, self.config = streams, host, config
-        self.clock = MockClock(1_000_000)
+    def __init__(self, streams: KafkaStreams, host: UiHost, config: StreamsConfig, clock: MockClock) -> None:
+        self.streams, self.host, self.config, self.clock = streams, host, config, clock
         self.observer = Observer(streams, self.clock, self.clock.milliseconds)
         self.client = TestClient(application(Answers(self.observer, config)), base_url="http://localhost")
 
@@ -117,6 +120,8 @@ class Shown:
 def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Shown]]:
     """A function that runs a topology, and shows it."""
     started: list[KafkaStreams] = []
+    clock = MockClock(1_000_000)
+    monkeypatch.setattr("penstock.application.SystemClock", lambda: clock)
 
     def run(topology: Topology | None = None, **values: Any) -> Shown:
         host = UiHost()
@@ -125,7 +130,7 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Shown]]:
         streams = KafkaStreams(topology or word_count(), config)
         started.append(streams.start())
         host.told().on_running()
-        return Shown(streams, host, config)
+        return Shown(streams, host, config, clock)
 
     yield run
     for streams in started:

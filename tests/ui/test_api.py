@@ -16,7 +16,7 @@ from starlette.routing import Route
 import penstock
 from penstock import StreamsBuilder
 from penstock.errors import BrokerNotFoundError
-from penstock.host.api import Staleness
+from penstock.host.api import Staleness, State
 from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
 from tests.ui.conftest import Shown
@@ -40,7 +40,9 @@ def test_the_overview_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
         "version": penstock.__version__,
         "host": "threads",
         "state": "RUNNING",
+        "state_since_ms": 1_000_000,
         "paused": False,
+        "paused_since_ms": None,
         "watched": False,
         "unseen": None,
         "members": None,
@@ -74,18 +76,43 @@ def test_the_overview_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
     }
 
 
-def test_an_application_says_since_when_it_does_not_keep_up(shown: Shown) -> None:
-    def since(end: int, processed: int) -> int | None:
-        shown.host.tasks().positions["0_0"] = (0, end)
-        shown.host.figures = {"processed": {"0_0": processed}}
-        shown.after(1_000)
-        return cast("int | None", shown.json("/api/v1/overview")["behind_since_ms"])
+def since(shown: Shown, end: int, processed: int, after: int = 2_000) -> int | None:
+    """Return since when it is said not to keep up, after a look at `end` records that wait and those processed."""
+    shown.host.tasks().problem = None
+    shown.host.tasks().positions["0_0"] = (0, end)
+    shown.host.figures = {"processed": {"0_0": processed}}
+    shown.after(after)
+    return cast("int | None", shown.json("/api/v1/overview")["behind_since_ms"])
 
-    assert since(0, 0) is None
-    assert since(1_000, 0) == 1_002_000
-    assert since(1_000, 3) == 1_002_000
-    assert since(60, 6) is None
-    assert since(1_000, 6) == 1_005_000
+
+def test_an_application_says_since_when_it_does_not_keep_up(shown: Shown) -> None:
+    assert since(shown, 0, 0) is None
+    began = shown.clock.milliseconds() + 2_000
+    assert [since(shown, 1_000, second) for second in range(0, 60, 2)] == [None] * 30
+    assert [since(shown, 1_000, second) for second in range(60, 120, 2)] == [began] * 30
+    assert since(shown, 60, 10_000) is None
+    assert since(shown, 1_000_000, 10_000) is None
+    assert since(shown, 1_000_000, 10_000, 60_000) == began + 122_000
+
+
+@pytest.mark.parametrize("waiting", [1, 10_000])
+def test_records_that_reach_an_idle_application_are_no_alarm(shown: Shown, waiting: int) -> None:
+    for _ in range(40):
+        assert since(shown, 0, 0) is None
+    for _ in range(5):  # an epoch of Spark takes longer than two looks are apart
+        assert since(shown, waiting, 0) is None
+    assert since(shown, waiting, waiting // 100) is None
+    assert since(shown, 0, waiting) is None
+    assert since(shown, waiting, waiting, 58_000) is None
+
+
+def test_an_unknown_lag_does_not_change_since_when_it_is_behind(shown: Shown) -> None:
+    assert since(shown, 1_000, 0) is None
+    assert since(shown, 1_000, 0, 60_000) == 1_002_000
+    shown.host.tasks().problem = BrokerNotFoundError("No broker answers at b:1.")
+    shown.after(2_000)
+    assert shown.json("/api/v1/overview")["behind_since_ms"] == 1_002_000
+    assert since(shown, 1_000, 0) == 1_002_000
 
 
 def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
@@ -132,6 +159,30 @@ def test_an_error_and_a_pause_are_shown(shown: Shown) -> None:
     shown.host.fails(ValueError("no such word"))
     overview = shown.json("/api/v1/overview")
     assert (overview["state"], overview["error"]) == ("ERROR", "no such word")
+
+
+def test_each_state_is_shown_with_its_beginning(shown: Shown) -> None:
+    def since() -> tuple[str, int, int | None]:
+        overview = shown.json("/api/v1/overview")
+        return overview["state"], overview["state_since_ms"], overview["paused_since_ms"]
+
+    told = shown.host.told()
+    shown.clock.advance(1_000)
+    told.on_running()
+    assert since() == ("RUNNING", 1_000_000, None)
+    told.on_rebalancing()
+    assert since() == ("REBALANCING", 1_001_000, None)
+    shown.clock.advance(1_000)
+    told.on_running()
+    shown.streams.pause()
+    shown.clock.advance(1_000)
+    shown.streams.pause()
+    assert since() == ("RUNNING", 1_002_000, 1_002_000)
+    shown.streams.resume()
+    assert since() == ("RUNNING", 1_002_000, None)
+    shown.host.fails(ValueError())
+    shown.clock.advance(1_000)
+    assert since() == ("ERROR", 1_003_000, None)
 
 
 def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:
@@ -216,9 +267,32 @@ def test_prometheus_reads_the_metrics(shown: Shown) -> None:
 
 
 def test_it_is_live_until_it_ends_with_an_error(shown: Shown) -> None:
-    assert shown.json("/health/live") == {"state": "RUNNING"}
+    assert shown.json("/health/live") == {"state": "RUNNING", "reasons": []}
     shown.host.fails(ValueError())
-    assert shown.json("/health/live", 503) == {"state": "ERROR"}
+    assert shown.json("/health/live", 503) == {"state": "ERROR", "reasons": ["The state is ERROR."]}
+
+
+@pytest.mark.parametrize(
+    ("seen", "live", "ready", "reason"),
+    [
+        (State.RUNNING, 200, 200, None),
+        (State.REBALANCING, 200, 503, "The state is REBALANCING."),
+        (State.NOT_RUNNING, 503, 503, "This process only watches the application, and no process runs it."),
+        (None, 503, 503, "This process only watches the application, and cannot see whether another one runs it."),
+    ],
+)
+def test_one_that_is_watched_is_live_while_it_is_seen_to_run(
+    shown: Shown, seen: State | None, live: int, ready: int, reason: str | None
+) -> None:
+    shown.host.figures = {"watched": True, "seen_state": seen}
+    shown.after(10)
+    state = None if seen is None else seen.value
+    assert shown.json("/health/live", live)["state"] == shown.json("/health/ready", ready)["state"] == state
+    assert shown.json("/health/ready", ready)["reasons"][:1] == ([] if reason is None else [reason])
+    overview = shown.json("/api/v1/overview")
+    assert (overview["state"], overview["state_since_ms"], overview["topologies"][0]["state"]) == (state, None, state)
+    shown.clock.advance(60_000)
+    assert shown.json("/health/live", 503)["state"] is None
 
 
 def test_it_is_ready_while_it_runs(shown: Shown) -> None:

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.api import CommitFigures, Staleness
+from penstock.host.api import CommitFigures, Staleness, State
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
 from penstock.task.taps import TappedRecord
@@ -83,29 +83,59 @@ def test_a_page_can_be_read_and_walked_without_a_mouse(shown: Shown, path: str) 
 
 
 def test_a_first_look_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
-    tasks = shown.host.tasks()
-    assert "RUNNING How far it is behind is not known." in page(shown, "/").text
+    tasks, running = shown.host.tasks(), "RUNNING since 1970-01-01 00:16:40.000."
+    assert f"{running} How far it is behind is not known." in page(shown, "/").text
     tasks.positions, tasks.committed = {"0_0": (0, 3_000)}, Staleness(7, 999_000, 500)
-    shown.after(1_000)
+    for _ in range(2):
+        shown.after(1_000)
+        assert f"{running} 3,000 records to process. " in page(shown, "/").text
+    shown.after(59_000)
     since = "and has not kept up since 1970-01-01 00:16:41.000."
-    assert f"RUNNING It is 3,000 records behind, {since} " in page(shown, "/").text
+    assert f"{running} It is 3,000 records behind, {since} It does not catch up." in page(shown, "/").text
+    tasks.positions = {"0_0": (1_000, 3_000)}
+    shown.after(60_000)
+    found = page(shown, "/").text
+    assert f"{running} It is 2,000 records behind, {since} It catches up in about 4 min 0 s." in found
+    assert "500 ms ago" in found
+    tasks.positions = {"0_0": (2_999, 3_000)}
     shown.after(1_000)
-    assert f"RUNNING It is 3,000 records behind, {since} It does not catch up." in page(shown, "/").text
+    assert f"{running} It is 1 record behind, {since} " in page(shown, "/").text
+    shown.host.figures = {"processed": {"0_0": 240_000}}
     tasks.positions = {"0_0": (1_000, 3_000)}
     shown.after(1_000)
-    found = page(shown, "/").text
-    assert f"RUNNING It is 2,000 records behind, {since} It catches up in about 4.0 s." in found
-    assert "500 ms ago" in found
-    shown.host.figures = {"processed": {"0_0": 120_000}}
-    shown.after(1_000)
-    assert "RUNNING It keeps up: 2,000 records wait, which take it 67 ms." in page(shown, "/").text
+    assert f"{running} It keeps up: 2,000 records to process, which takes about " in page(shown, "/").text
     tasks.positions = {"0_0": (3_000, 3_000)}
     shown.after(1_000)
-    assert "RUNNING It keeps up: no record waits." in page(shown, "/").text
+    assert f"{running} It keeps up: no record waits." in page(shown, "/").text
     shown.streams.pause()
-    assert "PAUSED" in page(shown, "/").text
+    assert "PAUSED since 1970-01-01 00:18:44.000. " in page(shown, "/").text
+    shown.clock.advance(1_000)
+    shown.host.told().on_rebalancing()
+    assert "REBALANCING since 1970-01-01 00:18:45.000. " in page(shown, "/").text
     shown.host.fails(ValueError("no such word"))
-    assert re.search("ERROR +no such word", page(shown, "/").text)
+    assert re.search("ERROR since 1970-01-01 00:18:45.000. +no such word", page(shown, "/").text)
+
+
+@pytest.mark.parametrize(
+    ("seen", "members", "text"),
+    [
+        (State.RUNNING, ["a"], "Its group has 1 member. It keeps up: no record waits."),
+        (State.NOT_RUNNING, [], "No process runs it: its group has no members."),
+        (None, ["a"], "Whether another process runs it cannot be seen: the brokers do not answer."),
+        (State.RUNNING, None, "Another process runs it: its last commit is recent. It keeps up: no record waits."),
+        (None, None, "Whether another process runs it cannot be seen: its last commit is more than a minute old."),
+    ],
+)
+def test_a_first_look_says_who_runs_what_is_watched(
+    shown: Shown, seen: State | None, members: list[str] | None, text: str
+) -> None:
+    shown.host.figures = {"watched": True, "seen_state": seen}
+    if members is not None:
+        group = {"members": [{"member": each, "client": "app", "host": "h"} for each in members]}
+        shown.host.figures |= {"unseen": "Output is not seen.", "group": group}
+    shown.after(10)
+    assert f"WATCHED {text}" in page(shown, "/").text
+    assert ("keeps up" in page(shown, "/").text) == (seen is State.RUNNING)
 
 
 def test_a_node_is_shown_with_what_was_measured(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,6 +270,17 @@ def test_records_that_nodes_dropped_are_errors(shown: Shown, monkeypatch: pytest
     shown.after(10)
     assert fills(shown, "errors") == {"4": "0.60", "Sub-topology: 0: 4": "0.30"}
     assert "Sub-topology 0 4 errors" in page(shown, "/topology").text
+
+
+def test_a_picture_has_colours_of_its_own_and_dark_ones_on_a_page(shown: Shown) -> None:
+    shown.host.tasks().positions = {"0_0": (10, 50)}
+    shown.after(10)
+    style = shown.client.get("/static/ui.css").text
+    dark = style.partition("(prefers-color-scheme: dark)")[2].partition("* {")[0]
+    drawn = "".join(shown.client.get(f"/topology.svg?measure={measure}").text for measure in ("", "lag"))
+    assert set(re.findall('class="([^"]*)"', drawn)) == set(re.findall(r"[.](penstock-\w+) ", dark))
+    shapes = re.findall(r"<(?:rect|path|text) [^>]*>", drawn)
+    assert all("fill=" in shape for shape in shapes if "penstock-label" not in shape)  # which is black
 
 
 def test_a_measure_is_chosen_by_a_link(shown: Shown) -> None:

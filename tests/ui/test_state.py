@@ -43,25 +43,34 @@ def entries(shown: Shown, store: str, **parameters: Any) -> list[Any]:
 
 
 def test_a_key_and_a_range_of_a_key_value_store(stores: Shown) -> None:
-    assert entries(stores, "counts", key="a") == [["a", 2, 12]]
-    assert entries(stores, "counts", key="none") == [["none", None]]
-    assert entries(stores, "counts") == [["a", 2, 12], ["b", 1, 2], ["c<i>", 1, 3]]
-    assert entries(stores, "counts", **{"from": "b", "to": "c"}) == [["b", 1, 2]]
+    assert entries(stores, "counts", key="a") == [[0, "a", 2, 12]]
+    assert entries(stores, "counts", key="none") == [[None, "none", None]]
+    assert entries(stores, "counts") == [[0, "a", 2, 12], [0, "b", 1, 2], [0, "c<i>", 1, 3]]
+    assert entries(stores, "counts", **{"from": "b", "to": "c"}) == [[0, "b", 1, 2]]
     assert entries(stores, "memory", partition=1) == []
 
 
+def test_entries_have_their_partitions(stores: Shown, play: Play) -> None:
+    play.write(("d", "x", 4), partition=1)
+    play.commits()
+    play.commit = Commit(3, play.clock.milliseconds() - 500)
+    assert entries(stores, "counts")[2:] == [[0, "c<i>", 1, 3], [1, "d", 1, 4]]
+    assert entries(stores, "counts", key="d") == entries(stores, "counts", partition=1) == [[1, "d", 1, 4]]
+    assert stores.json("/api/v1/stores/counts?key=d")["entries"][0]["partition"] == 1
+
+
 def test_windows_sessions_and_versions(stores: Shown) -> None:
-    assert entries(stores, "windows", key="a") == [[0, "a", 1, 1], [10, "a", 1, 12]]
-    assert entries(stores, "windows", key="a", from_time=5) == [[10, "a", 1, 12]]
+    assert entries(stores, "windows", key="a") == [[0, 0, "a", 1, 1], [0, 10, "a", 1, 12]]
+    assert entries(stores, "windows", key="a", from_time=5) == [[0, 10, "a", 1, 12]]
     assert entries(stores, "windows", to_time=5) == [
-        [0, 10, "a", 1, 1],
-        [0, 10, "b", 1, 2],
-        [0, 10, "c<i>", 1, 3],
+        [0, 0, 10, "a", 1, 1],
+        [0, 0, 10, "b", 1, 2],
+        [0, 0, 10, "c<i>", 1, 3],
     ]
-    assert entries(stores, "windows", **{"from": "b", "to": "b"}) == [[0, 10, "b", 1, 2]]
-    assert entries(stores, "sessions", key="b") == [[2, 2, "b", 1]]
-    assert entries(stores, "sessions", **{"from": "b", "to": "b"}) == [[2, 2, "b", 1]]
-    assert entries(stores, "versions", key="a") == [["a", "new", 9], ["a", "old", 5, 9]]
+    assert entries(stores, "windows", **{"from": "b", "to": "b"}) == [[0, 0, 10, "b", 1, 2]]
+    assert entries(stores, "sessions", key="b") == [[0, 2, 2, "b", 1]]
+    assert entries(stores, "sessions", **{"from": "b", "to": "b"}) == [[0, 2, 2, "b", 1]]
+    assert entries(stores, "versions", key="a") == [[0, "a", "new", 9], [0, "a", "old", 5, 9]]
 
 
 def test_an_answer_has_a_limit(stores: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,10 +110,19 @@ def test_the_page_on_state_shows_stores_and_entries(stores: Shown) -> None:
     assert "counts timestamped key value KSTREAM-AGGREGATE" in found.text
     assert not found.with_tag("form")
     found = page(stores, "/state?store=windows&key=a&from=&to=&limit=7&from_time=&to_time=")
-    assert " 1970-01-01 00:00:00.010 a 1 1970-01-01 00:00:00.012 " in found.text
+    assert " 0 1970-01-01 00:00:00.010 10 ms a 1 1970-01-01 00:00:00.012 12 ms " in found.text
     assert "As of commit 3, made 500 ms before" in found.text
     given = {each["name"]: each["value"] for each in found.with_tag("input")}
-    assert given == {"store": "windows", "key": "a", "from": "", "to": "", "from_time": "", "to_time": "", "limit": "7"}
+    assert given == {
+        "store": "windows",
+        "key": "a",
+        "from": "",
+        "to": "",
+        "from_time": "",
+        "to_time": "",
+        "partition": "",
+        "limit": "7",
+    }
     assert "There are more entries than these 1." in page(stores, "/state?store=counts&limit=1").text
 
 

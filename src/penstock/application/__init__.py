@@ -149,10 +149,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._servers: list[_Server] = []
         self._changed = threading.Condition()
         self._state = State.CREATED
+        self._state_since_ms = SystemClock().milliseconds()
         self._host: _HostType | None = None
         self._told_by: _Listener | None = None
         self._released = False
-        self._paused = False
+        self._paused_since_ms: int | None = None
         self._error: BaseException | None = None
         self._uncaught: deque[UncaughtError] = deque(maxlen=_KEPT_ERRORS)
         self._uncaught_count = 0
@@ -255,7 +256,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             listener = _Listener(self)
             with self._changed:
                 self._host, self._told_by = host, listener
-                if self._paused:
+                if self._paused_since_ms is not None:
                     host.pause()
             host.start(listener)
         except BaseException as error:
@@ -373,21 +374,27 @@ class ApplicationLife(ABC, Generic[_HostType]):
         Before the start it lets the application begin with a pause. The state stays RUNNING.
         """
         with self._changed:
-            self._paused, host = True, self._host
+            if self._paused_since_ms is None:
+                self._paused_since_ms = SystemClock().milliseconds()
+            host = self._host
         if host is not None:
             host.pause()
 
     def resume(self) -> None:
         """Go on after `pause`."""
         with self._changed:
-            self._paused, host = False, self._host
+            self._paused_since_ms, host = None, self._host
         if host is not None:
             host.resume()
 
     def is_paused(self) -> bool:
         """Return whether `pause` was called last, and not `resume`."""
+        return self.paused_since_ms() is not None
+
+    def paused_since_ms(self) -> int | None:
+        """Return when `pause` was called (ms since the epoch); None if it is not paused."""
         with self._changed:
-            return self._paused
+            return self._paused_since_ms
 
     def __enter__(self) -> Self:
         with ExitStack() as block:
@@ -415,6 +422,11 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Return the state of the application."""
         with self._changed:
             return self._state
+
+    def state_since_ms(self) -> int:
+        """Return when the application came into its state (ms since the epoch)."""
+        with self._changed:
+            return self._state_since_ms
 
     def statistics(self) -> Mapping[str, Any]:
         """Return a snapshot of the host's figures (records, bytes, ms by name), and the state under `state`."""
@@ -448,7 +460,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
             old = self._state
             if state not in _NEXT[old] or only_from not in (None, old):
                 return False
-            self._state = state
+            if state is not old:
+                self._state, self._state_since_ms = state, SystemClock().milliseconds()
             self._changed.notify_all()
         if self._listener is not None and state is not old:
             try:

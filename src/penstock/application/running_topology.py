@@ -69,21 +69,28 @@ class RunningTopology(ABC):
     def metrics(self) -> Mapping[MetricName, Metric]:
         """Return the current metrics of the topology by name: those that `metrics.host_metrics` lists, and those of the
         sensors of processors."""
-        state, identity = self.state(), self._identity()
+        identity = self._identity()
         facts: dict[str, int | str] = {
             "version": __version__,
             "application-id": identity.application_id,
             "topology-description": identity.description,
-            "state": state.value,
-            "client-state": list(State).index(state),
-            "alive-stream-threads": int(state in _WITH_TASKS),
-            "failed-stream-threads": identity.errors,
+            **self._facts_of_running(),
         }
         try:
             host = self._topology_host()
         except StreamsNotStartedError:
             return streams_metrics(identity.client_id, facts, {}, NOT_MEASURED)
         return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
+
+    def _facts_of_running(self) -> Mapping[str, int | str]:
+        """Return the metrics of the group stream-metrics that only the process that runs the topology knows."""
+        state = self.state()
+        return {
+            "state": state.value,
+            "client-state": list(State).index(state),
+            "alive-stream-threads": int(state in _WITH_TASKS),
+            "failed-stream-threads": self._identity().errors,
+        }
 
     # ---------------------------------------- interactive queries
 

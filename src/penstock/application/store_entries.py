@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from penstock.config import StreamsConfig
@@ -13,7 +13,7 @@ from penstock.errors import InvalidStateStoreError, UnsupportedOperationError
 from penstock.record import ValueAndTimestamp
 from penstock.serdes.texts import parsed
 from penstock.state.api import StoreBuilder
-from penstock.state.query.queries import MultiVersionedKeyQuery
+from penstock.state.query.queries import MultiVersionedKeyQuery, Query
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.state.suppliers import (
@@ -28,7 +28,11 @@ from penstock.task.standby_task import empty_store
 from penstock.windows import LONG_MAX, Windowed
 
 Entry = dict[str, Any]
-"""What is shown of an entry: key, value, and the times that it has (ms)."""
+"""What is shown of an entry: its partition, key, value, and the times that it has (ms)."""
+
+
+_WITH_ONE_VALUE = (KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier)
+"""What makes stores with one value of a key."""
 
 
 class Queried(Protocol):
@@ -66,7 +70,8 @@ class StoreEntries:
         self._config = config
 
     def of(self, name: str, chosen: Selection) -> Generator[Entry]:
-        """Yield the chosen entries of the store `name`; close the iterator where it is not read to its end.
+        """Yield the chosen entries of the store `name`, one partition after the other; close the iterator where it is
+        not read to its end. The partition of an entry of a global store, and of a key that has none, is None.
 
         Raises:
             UnknownStateStoreError: there is no such store.
@@ -74,6 +79,22 @@ class StoreEntries:
             UnsupportedOperationError: the kind of the store has no such selection.
             InvalidStateStoreError: the store cannot be read now, or cannot be shown.
         """
+        partitions = [chosen.partition] if chosen.partition is not None else self._partitions(name)
+        is_found = False
+        for partition in partitions:
+            for entry in self._of_partition(name, replace(chosen, partition=partition)):
+                is_found = True
+                yield {"partition": partition, **entry}
+        builder = self._stores[name]
+        if chosen.key is not None and not is_found and isinstance(builder.supplier, _WITH_ONE_VALUE):
+            yield {"partition": None, **_entry(self._key(builder, chosen.key), None)}
+
+    def _partitions(self, name: str) -> list[int | None]:
+        """Return the partitions of the store that can be read, which are those that answer any query."""
+        request = StateQueryRequest.in_store(name).with_query(Query()).require_active()
+        return [*sorted(self._state.query(request).partition_results)] or [None]
+
+    def _of_partition(self, name: str, chosen: Selection) -> Generator[Entry]:
         builder = self._stores.get(name)
         parameters = StoreQueryParameters.from_name_and_type(name, _type_of(builder)).with_partition(chosen.partition)
         store = self._state.store(parameters)
@@ -82,7 +103,8 @@ class StoreEntries:
         key, from_key, to_key = (self._key(builder, text) for text in (chosen.key, chosen.from_key, chosen.to_key))
         match builder.supplier:
             case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier() if chosen.key is not None:
-                yield _entry(key, store.get(key))
+                if (value := store.get(key)) is not None:
+                    yield _entry(key, value)
             case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier():
                 yield from _pairs(store.range(from_key, to_key))
             case WindowBytesStoreSupplier() if chosen.key is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from penstock import savepoints
 from penstock.application.comparison import Comparison
+from penstock.application.running_topology import Identity, RunningTopology
 from penstock.cli.common import Settings, parsed_settings
 from penstock.cli.program import Program, load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
@@ -16,7 +18,7 @@ from penstock.extras import load
 from penstock.host.api import Host
 from penstock.host.open import keeps_checkpoint, open_watch
 from penstock.host.threads.takeover import topic_changes
-from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
+from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper, NamedTopologyRun
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.streams import KafkaStreams
@@ -26,15 +28,36 @@ _OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "
 """Keys of what the application itself shows: a second process would take its ports, or double its metrics."""
 
 
+def _as_watcher(identity: Identity) -> Identity:
+    """Return by what the metrics of a process that watches are told from those of the application."""
+    return identity._replace(client_id=f"{identity.client_id}-watcher")
+
+
 class _Watched(KafkaStreams):
     """An application that another process runs."""
 
     def _open_host(self, until_end: bool) -> Host:
         return open_watch(self._built, self._config)
 
+    def _identity(self) -> Identity:
+        return _as_watcher(super()._identity())
+
+    def _facts_of_running(self) -> Mapping[str, int | str]:
+        return {}
+
     def changes(self) -> list[str]:
         """Return what a start of its program would change, in lines."""
         return _changes(self._topology, self._config)
+
+
+class _WatchedTopology(NamedTopologyRun):
+    """One of the named topologies of an application that another process runs."""
+
+    def _identity(self) -> Identity:
+        return _as_watcher(super()._identity())
+
+    def _facts_of_running(self) -> Mapping[str, int | str]:
+        return {}
 
 
 class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
@@ -42,6 +65,9 @@ class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
 
     def _open(self, built: BuiltTopology, config: StreamsConfig) -> Host:
         return open_watch(built, config)
+
+    def _run(self, name: str) -> RunningTopology:
+        return self._runs.setdefault(name, _WatchedTopology(self, name))
 
     def changes(self) -> list[str]:
         """Return what a start of its program would change, in lines that begin with the name of the topology."""

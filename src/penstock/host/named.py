@@ -139,6 +139,9 @@ class NamedHosts:
         each = {name: host.statistics() for name, host in hosts.items()}
         sums = {key: sum(figures.get(key, 0) for figures in each.values()) for key in _SUMS}
         watching = {key: figures[key] for figures in each.values() for key in _OF_WATCHING if key in figures}
+        seen = {figures["seen_state"] for figures in each.values() if "seen_state" in figures}
+        if seen:
+            watching["seen_state"] = seen.pop() if len(seen) == 1 else None
         return {**sums, **watching, "topologies": each}
 
     def _all(self) -> list[Host]:

@@ -258,8 +258,9 @@ def svg(
     figures: Mapping[str, Figure] = MappingProxyType({}),
     addresses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
-    """Return the drawing of `graph` as an SVG document. figures: of nodes by their ids, and of groups by their titles;
-    without any, the colour of a node is that of its shape. addresses: where a click on them leads."""
+    """Return the drawing of `graph` as an SVG document; a page can change its colours by the classes. figures: of nodes
+    by their ids, and of groups by their titles; without any, the colour of a node is that of its shape. addresses:
+    where a click on them leads."""
     boxes = _layout(graph)
     width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
     height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
@@ -268,7 +269,7 @@ def svg(
         "svg", {"xmlns": "http://www.w3.org/2000/svg", **size, "font-family": "monospace", "font-size": "11"}
     )
     marker = SubElement(SubElement(root, "defs"), "marker", _ARROW)
-    SubElement(marker, "path", {"d": "M0 0 L10 5 L0 10 z", "fill": "#555"})
+    SubElement(marker, "path", {"d": "M0 0 L10 5 L0 10 z", "fill": "#555", **_class("arrow")})
 
     def linked(id: str) -> Element:
         return SubElement(root, "a", {"href": addresses[id]}) if id in addresses else root
@@ -279,13 +280,21 @@ def svg(
         _draw_edge(root, boxes[edge.start], boxes[edge.end], edge.dashed)
     for id, node in graph.nodes.items():
         drawn = linked(id)
-        _draw_box(drawn, node, boxes[id], _PLAIN if figures else node.shape.colour)
+        kind, colour = ("plain", _PLAIN) if figures else (node.shape.name.lower(), node.shape.colour)
+        _draw_box(drawn, node, boxes[id], {"fill": colour, **_class(kind)})
         if id in figures and id != node.group:  # the figure of a folded group is beside its title
             _draw_figure(drawn, figures[id], node, boxes[id])
-        _text(drawn, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, {"text-anchor": "middle"})
+        _text(drawn, boxes[id].middle, boxes[id].y + _LINE / 2 + 4, node.label, _LABEL)
     return tostring(root, encoding="unicode") + "\n"
 
 
+def _class(kind: str) -> dict[str, str]:
+    return {"class": f"penstock-{kind}"}
+
+
+_LABEL = {"text-anchor": "middle", **_class("label")}
+_GROUP = {"fill": "#fafafa", "stroke": "#bbb", "rx": "6", **_class("group")}
+_FIGURE_TEXT = {"fill": _FIGURE, **_class("figure")}
 _ARROW = {
     "id": "arrow",
     "viewBox": "0 0 10 10",
@@ -302,16 +311,17 @@ def _draw_group(
 ) -> None:
     left, top = min(box.x for box in boxes) - _PADDING, min(box.y for box in boxes) - 1.5 * _PADDING
     right, bottom = max(box.x + box.width for box in boxes) + _PADDING, max(box.y for box in boxes) + _LINE + _PADDING
-    _rectangle(root, left, top, right - left, bottom - top, {"fill": "#fafafa", "stroke": "#bbb", "rx": "6"})
+    _rectangle(root, left, top, right - left, bottom - top, _GROUP)
     if figure is not None:
         style = {"fill": _STRONG, "fill-opacity": f"{_GROUP_OPACITY * figure.share:.2f}", "rx": "6"}
         _rectangle(root, left, top, right - left, bottom - top, style)
     shown = title if figure is None else f"{title}: {figure.text}"
-    _text(linked(title), left + 6, top + 12, shown, {"fill": "#777" if figure is None else _FIGURE})
+    style = {"fill": "#777", **_class("title")} if figure is None else _FIGURE_TEXT
+    _text(linked(title), left + 6, top + 12, shown, style)
 
 
 def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
-    style = {"fill": "none", "stroke": "#555"}
+    style = {"fill": "none", "stroke": "#555", **_class("line")}
     if dashed and start.row == end.row:
         line = f"M{start.x + start.width:.1f} {start.y + _LINE / 2:.1f} H{end.x:.1f}"
     else:
@@ -327,11 +337,11 @@ def _draw_figure(root: Element, figure: Figure, node: Node, box: _Box) -> None:
     """Draw a figure above the corner of a node, and colour the node by its share of the largest one."""
     style = {"fill": _STRONG, "fill-opacity": f"{_NODE_OPACITY * figure.share:.2f}", "rx": str(node.shape.radius)}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
-    _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", "fill": _FIGURE})
+    _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", **_FIGURE_TEXT})
 
 
-def _draw_box(root: Element, node: Node, box: _Box, colour: str) -> None:
-    style = {"fill": colour, "stroke": "#555", "rx": str(node.shape.radius)}
+def _draw_box(root: Element, node: Node, box: _Box, style: dict[str, str]) -> None:
+    style = {"stroke": "#555", "rx": str(node.shape.radius), **style}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
 
 

@@ -14,6 +14,7 @@ import orjson
 
 import penstock
 from penstock.application.comparison import Compare
+from penstock.application.running_topology import RunningTopology
 from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError, UnsupportedOperationError
@@ -56,15 +57,17 @@ class Answers:
     def overview(self) -> Answer:
         """Return how the application is: its state, how fast it is, how far behind, and when it committed last."""
         application, look, rates = self.observer.application, self.observer.newest, self.observer.rates()
-        error = application.error()
+        error, state = application.error(), self._state()
         falls = -rates.lag if rates.lag is not None else 0
         return {
             "application_id": self.config.required("application.id"),
             "version": penstock.__version__,
             "host": self.config["penstock.host"],
-            "state": application.state().value,
+            "state": _name(state),
+            "state_since_ms": None if self._is_watched else application.state_since_ms(),
             "paused": application.is_paused(),
-            "watched": look.statistics.get("watched", False),
+            "paused_since_ms": application.paused_since_ms(),
+            "watched": self._is_watched,
             "unseen": look.unseen,
             "members": None if look.unseen is None else sum(len(group["members"]) for group in self._groups(look)),
             "error": None if error is None else str(error),
@@ -88,7 +91,7 @@ class Answers:
             "topologies": [
                 {
                     "name": name,
-                    "state": topology.state().value,
+                    "state": _name(self._state_of(look, name, topology)),
                     "lag": None if name not in look.topologies else look.topologies[name].lag,
                     "commit": self._commit(look, name),
                     "problem": None if name not in look.topologies else look.topologies[name].problem,
@@ -96,6 +99,22 @@ class Answers:
                 for name, topology in application.running_topologies().items()
             ],
         }
+
+    @property
+    def _is_watched(self) -> bool:
+        """Whether other processes run the application, or none does."""
+        return bool(self.observer.newest.statistics.get("watched"))
+
+    def _state(self) -> State | None:
+        """Return the state of the application; of one that is watched, what was seen of it, None if that is too little
+        or too long ago."""
+        if not self._is_watched:
+            return self.observer.application.state()
+        seen: State | None = self.observer.newest.statistics.get("seen_state")
+        return None if self.observer.age_ms > _OLD_MS else seen
+
+    def _state_of(self, look: Look, name: str, topology: RunningTopology) -> State | None:
+        return look.statistics_of(name).get("seen_state") if self._is_watched else topology.state()
 
     def _records_dropped(self, look: Look) -> int | None:
         """Return how many records were dropped since the start; None if that is not known."""
@@ -162,7 +181,7 @@ class Answers:
             }
             for each in reversed(last)
         ]
-        return {"count": None if self.observer.newest.statistics.get("watched") else count, "errors": shown}
+        return {"count": None if self._is_watched else count, "errors": shown}
 
     @property
     def dead_letter_topic(self) -> str | None:
@@ -319,9 +338,13 @@ class Answers:
     # ---------------------------------------- health
 
     def is_live(self) -> tuple[bool, Answer]:
-        """Return whether the application has not ended with an error, and its state."""
-        state = self.observer.application.state()
-        return state not in (State.PENDING_ERROR, State.ERROR), {"state": state.value}
+        """Return whether the application has not ended with an error, its state, and why it is not live; one that is
+        watched is live while it is seen to run."""
+        state = self._state()
+        reasons = list(self._unseen(state))
+        if state in (State.PENDING_ERROR, State.ERROR):
+            reasons.append(f"The state is {state.value}.")
+        return not reasons, {"state": _name(state), "reasons": reasons}
 
     def is_ready(self, max_lag: int | None, max_commit_age_ms: int | None) -> tuple[bool, Answer]:
         """Return whether the application runs and keeps up, and why not.
@@ -329,8 +352,10 @@ class Answers:
         max_lag: the most offsets that all tasks may be behind; None for any. max_commit_age_ms: how old the last commit
         of a topology may be while it is behind; None for any.
         """
-        state, look = self.observer.application.state(), self.observer.newest
-        reasons = [] if state is State.RUNNING else [f"The state is {state.value}."]
+        state, look = self._state(), self.observer.newest
+        reasons = list(self._unseen(state))
+        if state is not None and state is not State.RUNNING:
+            reasons.append(f"The state is {state.value}.")
         if max_lag is not None or max_commit_age_ms is not None:
             reasons += self._unknown(look)
         if max_lag is not None and look.lag is not None and look.lag > max_lag:
@@ -341,7 +366,13 @@ class Answers:
                 if seen.lag and age_ms > max_commit_age_ms:
                     of = f" of {name}" if name else ""
                     reasons.append(f"The last commit{of} is {age_ms} ms old, more than {max_commit_age_ms} ms.")
-        return not reasons, {"state": state.value, "lag": look.lag, "reasons": reasons}
+        return not reasons, {"state": _name(state), "lag": look.lag, "reasons": reasons}
+
+    def _unseen(self, state: State | None) -> Iterable[str]:
+        """Yield why it is not seen that another process runs the application. state: what was seen."""
+        if self._is_watched and state not in (State.RUNNING, State.REBALANCING):
+            what = "cannot see whether another one runs it" if state is None else "no process runs it"
+            yield f"This process only watches the application, and {what}."
 
     def _unknown(self, look: Look) -> Iterable[str]:
         """Yield why it is not known how far the application is."""
@@ -357,6 +388,10 @@ class Answers:
 def redrive_command(topic: str) -> str:
     """Return the command that redrives the dead letters of a topic."""
     return f"penstock redrive {shlex.quote(topic)}"
+
+
+def _name(state: State | None) -> str | None:
+    return None if state is None else state.value
 
 
 def _readable(value: Any) -> Any:

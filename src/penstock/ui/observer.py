@@ -115,7 +115,7 @@ class Observer:
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._measuring = threading.Lock()
-        self._behind_since_ms: int | None = None
+        self._first_behind: Look | None = None
         self.history = History(history.RANGES)
         """What was seen over time."""
         self._ages: Mapping[str, float] = {}
@@ -153,11 +153,12 @@ class Observer:
         look = Look(self._clock.milliseconds(), self._elapsed_ms(), statistics, topologies)
         with self._lock:
             self._looks.append(look)
-        waits = behind_ms(look.lag, self.rates().processed)
-        if not look.lag or (waits is not None and waits <= KEPT_MS):
-            self._behind_since_ms = None
-        elif self._behind_since_ms is None:
-            self._behind_since_ms = look.time_ms
+        if look.lag is not None:  # else whether it keeps up is as it was
+            waits = behind_ms(look.lag, self.rates().processed)
+            if look.lag == 0 or (waits is not None and waits <= KEPT_MS):
+                self._first_behind = None
+            elif self._first_behind is None:
+                self._first_behind = look
         self.history.take(look.elapsed_ms, look.lag, self._point)
 
     # ---------------------------------------- what was seen
@@ -170,8 +171,10 @@ class Observer:
     @property
     def behind_since_ms(self) -> int | None:
         """Since when (ms since the epoch) more records wait than the application processes in a minute; None if it
-        keeps up, or its lag is not known."""
-        return self._behind_since_ms
+        keeps up, or for the first minute, in which records may have just arrived, or a commit may take long."""
+        first = self._first_behind
+        lasts = first is not None and self.newest.elapsed_ms - first.elapsed_ms >= KEPT_MS
+        return first.time_ms if first is not None and lasts else None
 
     @property
     def newest(self) -> Look:

@@ -58,7 +58,7 @@ class OverviewTopology(TypedDict):
     """A topology, in short."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    state: Annotated[str, Meta(description="its state")]
+    state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
     lag: Annotated[int | None, Meta(description="records that its tasks have not committed yet")]
     commit: Annotated[Commit | None, Meta(description="the last commit; null before the first one")]
     problem: Annotated[str | None, Meta(description="what hides its lag")]
@@ -70,8 +70,19 @@ class Overview(TypedDict):
     application_id: Annotated[str, Meta(description="`application.id`")]
     version: Annotated[str, Meta(description="the version of Penstock")]
     host: Annotated[str, Meta(description="`penstock.host`")]
-    state: Annotated[str, Meta(description="the [state](life.md#states)")]
+    state: Annotated[
+        str | None,
+        Meta(
+            description="the [state](life.md#states); if another process runs it, the state that is seen, or null if "
+            "too little is seen"
+        ),
+    ]
+    state_since_ms: Annotated[
+        int | None,
+        Meta(description="since when it is in this state, in ms since the epoch; null if another process runs it"),
+    ]
     paused: Annotated[bool, Meta(description="whether it is paused")]
+    paused_since_ms: Annotated[int | None, Meta(description="since when; null if it is not paused")]
     watched: Annotated[bool, Meta(description="whether another process runs it: `penstock ui FILE`")]
     unseen: Annotated[str | None, Meta(description="what cannot be seen from outside, on threads")]
     members: Annotated[int | None, Meta(description="members of the group, if it is watched on threads")]
@@ -105,7 +116,7 @@ class Overview(TypedDict):
         int | None,
         Meta(
             description="since when more records wait than the application processes in a minute, in ms since the "
-            "epoch; null while it keeps up or the lag is not known"
+            "epoch; null while it keeps up, and for the first minute"
         ),
     ]
     catch_up_ms: Annotated[
@@ -362,6 +373,10 @@ class Stores(TypedDict):
 class Entry(TypedDict):
     """An entry of a store."""
 
+    partition: Annotated[
+        int | None,
+        Meta(description="the partition of the store that has it; null for a global store, and without a value"),
+    ]
     key: Annotated[Any, Meta(description="the key; bytes as hexadecimal digits")]
     value: Annotated[Any, Meta(description="the value; bytes as hexadecimal digits")]
     timestamp: NotRequired[Annotated[int, Meta(description="its timestamp, in ms since the epoch")]]
@@ -386,13 +401,14 @@ class Entries(TypedDict):
 class Live(TypedDict):
     """Whether an error has ended the application."""
 
-    state: Annotated[str, Meta(description="its state")]
+    state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
+    reasons: Annotated[list[str], Meta(description="why it is not live; none if it is")]
 
 
 class Ready(TypedDict):
     """Whether the application runs and keeps up."""
 
-    state: Annotated[str, Meta(description="its state")]
+    state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
     lag: Annotated[int | None, Meta(description="its lag")]
     reasons: Annotated[list[str], Meta(description="why it is not ready; none if it is")]
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -91,6 +93,22 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
     assert set(restores.restored) == {"counts"}
     assert states[:2] == [State.REBALANCING, State.RUNNING]
     assert states[-2:] == [State.PENDING_SHUTDOWN, State.NOT_RUNNING]
+
+
+@pytest.mark.usefixtures("marked_log")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_lines_of_the_log_have_the_number_of_their_commit(
+    words: WordCount, threads: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    words.settings |= {"num.stream.threads": threads, "commit.interval.ms": 5, "buffered.records.per.partition": 20}
+    builder = StreamsBuilder()
+    builder.stream(words.source).peek(lambda _, value: logging.getLogger("shop").warning(value)).to(words.sink)
+    words.write(*map(str, range(400)))
+    with KafkaStreams(builder.build(), words.config()) as streams:
+        assert until(lambda: sum(each.records for each in streams.statistics()["recent_commits"]) == 400)
+    logged = Counter(vars(line)["penstock_epoch"] for line in caplog.records if line.name == "shop")
+    commits = {each.number: each.records for each in streams.statistics()["recent_commits"] if each.records}
+    assert logged == commits
 
 
 def _counts(streams: KafkaStreams) -> dict[str, int]:

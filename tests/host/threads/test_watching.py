@@ -13,6 +13,7 @@ import pytest
 
 from penstock import KafkaStreams
 from penstock.errors import KafkaError, MissingSourceTopicError, StateStoreNotAvailableError, UnsupportedOperationError
+from penstock.host.api import State
 from penstock.host.threads.watching import UNSEEN, GroupWatch
 from penstock.plan.topology import built_topology
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
@@ -50,13 +51,14 @@ def test_it_follows_the_group_and_steers_nothing(
         before = watch.statistics()["records_in"]
         threads_runner.write(source, lines(["a"]))
         figures = wait_for(lambda: watch.look() and (found := watch.statistics())["records_in"] > before and found)
-        assert (figures["watched"], figures["unseen"]) == (True, UNSEEN)
+        assert (figures["watched"], figures["unseen"], figures["seen_state"]) == (True, UNSEEN, State.RUNNING)
         assert len(figures["group"]["members"]) == 1
         assert set(figures["workers"]) == {"0_0", "0_1", "1_0", "1_1"}
         assert {str(each.task_id) for each in watch.queries().task_metadata()} == set(figures["workers"])
         assert len(watch.measured().lags) == 4
     wait_for(lambda: watch.look() and not watch.statistics()["group"]["members"])
     assert watch.statistics()["workers"] == {}
+    assert watch.statistics()["seen_state"] is State.NOT_RUNNING
     assert watch.queries().stores().keys() == {"counts"}
     with pytest.raises(StateStoreNotAvailableError, match="does not run in this process"):
         watch.queries().store(StoreQueryParameters("counts", QueryableStoreTypes.key_value_store())).get("a")
@@ -95,6 +97,11 @@ def test_the_command_shows_what_brokers_know_and_says_what_they_do_not(
             assert (overview["watched"], overview["members"], overview["unseen"]) == (True, 1, UNSEEN)
             hidden = ("records_out", "records_out_per_second", "records_dropped", "errors", "output_age_ms")
             assert {overview[name] for name in hidden} == {None}
+            health = [get(path)["state"] for path in ("health/ready?max_lag=0", "health/live")]
+            assert [overview["state"], *health] == ["RUNNING"] * 3
+            metrics = page("metrics")
+            assert f'client_id="{config.client_id()}-watcher"' in metrics
+            assert "alive_stream_threads" not in metrics
             threads_runner.write(source, lines(["a"]))
             wait_for(lambda: get("api/v1/overview")["records_in"] == 1)
             history = wait_for(lambda: any((seen := get("api/v1/history"))["records_in_per_second"]) and seen)
@@ -112,5 +119,12 @@ def test_the_command_shows_what_brokers_know_and_says_what_they_do_not(
                 get("api/v1/stores/counts")
             compared = f"{file} was compared with the internal topics of the brokers."
             assert get("api/v1/changes") == {"compared": compared, "changes": []}
+            streams.close()
+            wait_for(lambda: get("api/v1/overview")["state"] == "NOT_RUNNING")
+            assert "No process runs it" in page("")
+            for path in ("health/live", "health/ready"):
+                with pytest.raises(HTTPError, match="503") as refused:
+                    get(path)
+                assert "This process only watches the application" in refused.value.read().decode()
             command.interrupt()
             assert command.nothing_left()

@@ -6,7 +6,8 @@ from __future__ import annotations
 import logging
 import queue
 from contextlib import suppress
-from typing import Protocol
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from penstock.client.api import Consumer
 from penstock.clock import Clock
@@ -21,6 +22,8 @@ from penstock.host.threads.processing import TaskAction
 from penstock.host.threads.restoring import RestoreAction
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+
+A = TypeVar("A", v.Run, v.Prepare)
 
 _log = logging.getLogger(__name__)
 
@@ -215,12 +218,14 @@ class Polling:
             case _:
                 pass
         self._figures.take(event)
-        for action in self._instance.handle(event, self._clock.milliseconds()):
-            self._do(action)
-        if self._instance.phase is Phase.RUNNING:
-            if isinstance(event, v.Applied):
-                crash_point("commit.ended", self._figures.commit.number)
+        actions = self._instance.handle(event, self._clock.milliseconds())
+        is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commit.number
+        if is_running:  # before the tasks run on, whose records are in the next commit
             self._figures.commit_ended(self._clock.milliseconds())
+        for action in actions:
+            self._do(action)
+        if is_running and isinstance(event, v.Applied):
+            crash_point("commit.ended", number)
 
     def _crash_point(self, event: v.Event) -> None:
         """Die here if a test asks for it."""
@@ -238,13 +243,19 @@ class Polling:
             case _:
                 pass
 
+    def _numbered(self, action: A) -> A:
+        return replace(action, commit=self._figures.commit.number + 1)
+
     def _do(self, action: v.Action) -> None:
         match action:
             case v.Prepare(task):
                 self._figures.commit_began()
                 self._out.add(task)
-                self._workers.do(action)
-            case v.Start() | v.Run() | v.Apply() | v.Close():
+                self._workers.do(self._numbered(action))
+            case v.Run(task):
+                self._out.add(task)
+                self._workers.do(self._numbered(action))
+            case v.Start() | v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
             case v.CancelRestore(task):

@@ -124,7 +124,8 @@ class TaskRunner:
 
     def do(self, action: TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
-        with self._lock, logged_as(self._application_id, str(action.task)):
+        commit = action.commit if isinstance(action, v.Run | v.Prepare) else ""
+        with self._lock, logged_as(self._application_id, str(action.task), commit):
             try:
                 return self._do(action)
             except Exception as error:

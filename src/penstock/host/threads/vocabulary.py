@@ -348,20 +348,23 @@ class ResumeReading:
 
 @dataclass(frozen=True)
 class Run:
-    """Give records to a task and let it process; answered by `Ran` or `Failed`. wait: what it may have to wait for."""
+    """Give records to a task and let it process; answered by `Ran` or `Failed`. wait: what it may have to wait for.
+    commit: the number of the commit that will have it, for the log; the polling thread sets it."""
 
     task: TaskId
     records: Sequence[tuple[TopicPartition, RecordBatch]]
     wait: InputWait
     now_ms: int
+    commit: int = 0
 
 
 @dataclass(frozen=True)
 class Prepare:
-    """Flush the caches of a task for a commit; answered by `Prepared` or `Failed`."""
+    """Flush the caches of a task for a commit; answered by `Prepared` or `Failed`. commit: as for `Run`."""
 
     task: TaskId
     now_ms: int
+    commit: int = 0
 
 
 @dataclass(frozen=True)

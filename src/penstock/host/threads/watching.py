@@ -13,7 +13,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
-from penstock.host.api import HostListener, Staleness, StateQueries, TaskMetadata
+from penstock.host.api import HostListener, Staleness, State, StateQueries, TaskMetadata
 from penstock.host.layout import Layout, layout_of
 from penstock.host.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.threads.queries import TaskQueries, committed_by
@@ -28,6 +28,7 @@ UNSEEN: Final = (
 )
 
 _DEAD: Final = "Dead"
+_STABLE: Final = "Stable"
 
 
 class _Look(NamedTuple):
@@ -57,6 +58,7 @@ class GroupWatch(Watching):
         self._queries = _GroupQueries(built, config, self)
         self._first: Mapping[TopicPartition, int] = MappingProxyType({})
         self._last: _Look | None = None
+        self._is_answered = False
 
     def start(self, listener: HostListener) -> None:
         """Look at the group for the first time.
@@ -81,14 +83,15 @@ class GroupWatch(Watching):
         """Return what the brokers told last: records_in and advanced, how many offsets the group has committed since
         the start, of the inputs that are not the application's own, and of each task; workers, the member that has each
         task; group, its state and its members; unseen, what brokers do not know; watched, that other processes run the
-        application."""
+        application; seen_state, the state that the group shows, None if the brokers did not answer last."""
         look = self._last
         if look is None:
-            return {"watched": True, "unseen": UNSEEN}
+            return {"watched": True, "unseen": UNSEEN, "seen_state": None}
         own = self._built.repartition_topics
         return {
             "watched": True,
             "unseen": UNSEEN,
+            "seen_state": _state_of(look.group) if self._is_answered else None,
             "records_in": sum(
                 self._advance(partition, offset)
                 for partition, offset in look.committed.items()
@@ -138,6 +141,7 @@ class GroupWatch(Watching):
     def _look(self) -> _Look:
         """Ask the brokers: topics may have more partitions than before, and the group other members."""
         with self._looking:
+            self._is_answered = False
             topics = self._client().topics()
             layout = layout_of(self._built, self._config, topics)
             groups = {  # before its first start, the application has no internal topics
@@ -148,6 +152,7 @@ class GroupWatch(Watching):
             group = self._client().describe_group(self._group)
             look = self._last = _Look(group, _workers(layout, group), tasks)
             self._first = {**look.committed, **self._first}
+            self._is_answered = True
         return look
 
     def _has_committed(self) -> bool:
@@ -173,6 +178,13 @@ class _GroupQueries(TaskQueries):
     def staleness(self) -> Staleness:
         """Return that no commit can be read: brokers do not tell when a group has committed."""
         return Staleness(0, 0, None)
+
+
+def _state_of(group: GroupDescription) -> State:
+    """Return the state of an application that its group shows."""
+    if not group.members:
+        return State.NOT_RUNNING
+    return State.RUNNING if group.state == _STABLE else State.REBALANCING
 
 
 def _workers(layout: Layout, group: GroupDescription) -> dict[TaskId, str]:

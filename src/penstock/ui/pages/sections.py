@@ -35,13 +35,16 @@ def spaced(parts: Sequence[Markup]) -> list[Content]:
 
 def state_line(answer: Answer) -> Markup:
     """Return the first look: does it run, and does it keep up."""
-    state = "PAUSED" if answer["paused"] and answer["state"] == "RUNNING" else answer["state"]
-    badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
+    state, since = answer["state"], answer["state_since_ms"]
+    if state == "RUNNING" and answer["paused_since_ms"] is not None:
+        state, since = "PAUSED", answer["paused_since_ms"]
     keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
     if answer["watched"]:
-        badge = element("strong", "WATCHED", class_="state created")
-        keeps_up = f"{_run_by(answer['members'])} {keeps_up}"
-    lines = [element("p", badge, " ", keeps_up, role="status")]
+        badge, does = element("strong", "WATCHED", class_="state created"), _run_by(state, answer["members"])
+    else:
+        badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
+        does = f"since {time_text(since)}."
+    lines = [element("p", badge, f" {does} {keeps_up}", role="status")]
     if answer["error"] is not None:
         lines.append(element("pre", answer["error"], class_="problem"))
     problems = [each for each in answer["topologies"] if each["problem"] is not None]
@@ -49,10 +52,14 @@ def state_line(answer: Answer) -> Markup:
     return joined(lines)
 
 
-def _run_by(members: int | None) -> str:
-    """Return who runs an application that this process watches. members: of its group, None if it has none."""
+def _run_by(state: str | None, members: int | None) -> str:
+    """Return who runs an application that this process watches. state: what was seen of it. members: of its group, None
+    if it has none."""
+    if state is None:
+        why = "its last commit is more than a minute old" if members is None else "the brokers do not answer"
+        return f"Whether another process runs it cannot be seen: {why}."
     if members is None:
-        return "Another process runs it, or none does: see its last commit."
+        return "Another process runs it: its last commit is recent."
     return (
         f"Its group has {counted(members, 'member')}." if members else "No process runs it: its group has no members."
     )
@@ -63,17 +70,16 @@ def _keeps_up(answer: Answer) -> str:
         return "How far it is behind is not known."
     if not answer["lag"]:
         return "It keeps up: no record waits."
+    records = counted(answer["lag"], "record")
     if answer["behind_ms"] is not None and answer["behind_ms"] <= KEPT_MS:
-        return f"It keeps up: {number(answer['lag'])} records wait, which take it {duration(answer['behind_ms'])}."
+        return f"It keeps up: {records} to process, which takes about {duration(answer['behind_ms'])}."
     since = answer["behind_since_ms"]
-    behind = f"It is {number(answer['lag'])} records behind"
+    behind = f"{records} to process"
     if since is not None:
-        behind += f", and has not kept up since {time_text(since)}"
-    if answer["lag_per_second"] is None:
-        return f"{behind}."
-    if answer["catch_up_ms"] is None:
-        return f"{behind}. It does not catch up."
-    return f"{behind}. It catches up in about {duration(answer['catch_up_ms'])}."
+        behind = f"It is {records} behind, and has not kept up since {time_text(since)}"
+    if answer["catch_up_ms"] is not None:
+        return f"{behind}. It catches up in about {duration(answer['catch_up_ms'])}."
+    return f"{behind}." if since is None else f"{behind}. It does not catch up."
 
 
 def commits_table(answer: Answer) -> Markup:
@@ -81,7 +87,7 @@ def commits_table(answer: Answer) -> Markup:
     rows = [
         (
             each["name"] or answer["application_id"],
-            each["state"],
+            each["state"] or NONE,
             number(each["lag"]),
             NONE if each["commit"] is None else number(each["commit"]["number"]),
             NONE if each["commit"] is None else f"{duration(each['commit']['age_ms'])} ago",

@@ -9,7 +9,7 @@ import orjson
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers
-from penstock.ui.formatting import LONGEST, NONE, duration
+from penstock.ui.formatting import LONGEST, NONE, duration, number
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, store_query
@@ -21,6 +21,7 @@ _FIELDS: Final = (
     ("to", "To key", "text"),
     ("from_time", "From time (ms)", "number"),
     ("to_time", "To time (ms)", "number"),
+    ("partition", "Partition", "number"),
     ("limit", f"Rows, up to {MOST_ENTRIES}", "number"),
 )
 """The fields of the form for entries: parameter, label and kind."""
@@ -106,11 +107,13 @@ def _form(parameters: Parameters) -> Markup:
 
 
 def _value(field: str, value: Any) -> Content:
-    """Return a key, a value or a time of an entry, shortened."""
+    """Return a partition, a key, a value or a time of an entry, shortened."""
     if value is None:
         return NONE
+    if field == "partition":
+        return number(value)
     if field.startswith("window_") or field in ("timestamp", "valid_to"):
-        return time_text(value)
+        return joined([time_text(value), element("small", f"{value} ms")])
     text = value if isinstance(value, str) else orjson.dumps(value).decode()
     cut = f"... ({len(text):,} characters)" if len(text) > LONGEST else ""
     return element("code", f"{text[:LONGEST]}{cut}")

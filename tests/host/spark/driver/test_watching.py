@@ -10,8 +10,10 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
+from penstock.clock import MockClock
 from penstock.errors import StateStoreNotAvailableError, UnsupportedOperationError
-from penstock.host.spark.driver.watching import CheckpointWatch
+from penstock.host.api import State
+from penstock.host.spark.driver.watching import COMMITS_MS, CheckpointWatch
 from penstock.plan.topology import built_topology
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -35,7 +37,8 @@ def test_it_follows_commits_and_steers_nothing(
     source, target = unique_name("in"), unique_name("out")
     spark_runner.create_topics({source: 1, target: 1})
     topology, config = word_count(source, target), spark_runner.config(application)
-    watch, listening = CheckpointWatch(built_topology(topology, application), config), Listening()
+    clock = MockClock(0)  # behind the commits, whose age is 0 then
+    watch, listening = CheckpointWatch(built_topology(topology, application), config, clock), Listening()
     with pytest.raises(StateStoreNotAvailableError, match="There is no checkpoint"):
         watch.start(listening)
     query = InlineQuery(topology, config, spark_runner.admin)
@@ -49,6 +52,11 @@ def test_it_follows_commits_and_steers_nothing(
     figures = watch.statistics()
     assert figures["records_in"] == 1
     assert figures["recent_commits"][-1].number == figures["epoch"] == watch.queries().staleness().epoch
+    assert figures["seen_state"] is State.RUNNING
+    clock.advance(figures["recent_commits"][-1].committed_at_ms + COMMITS_MS)
+    assert watch.statistics()["seen_state"] is State.RUNNING
+    clock.advance(1)
+    assert watch.statistics()["seen_state"] is None
     for change in (watch.pause, watch.resume, watch.reset, watch.clean_up):
         with pytest.raises(UnsupportedOperationError, match="Another process runs this application"):
             change()
@@ -78,6 +86,11 @@ def test_the_command_shows_an_application_and_what_a_file_would_change(
 
         overview = wait_for(lambda: (seen := get("api/v1/overview"))["lag"] == 0 and seen)
         assert (overview["watched"], overview["topologies"][0]["problem"]) == (True, None)
+        assert overview["state"] == get("health/ready?max_lag=0")["state"] == get("health/live")["state"] == "RUNNING"
+        with urlopen(f"{address}metrics", timeout=60) as answer:
+            metrics = answer.read().decode()
+        assert f'client_id="{config.client_id()}-watcher"' in metrics
+        assert "alive_stream_threads" not in metrics
         assert get("api/v1/stores/counts?key=a")["entries"][0]["value"] == 2
         assert get("api/v1/changes") == {"compared": f"{file} was compared with the checkpoint.", "changes": []}
         with urlopen(f"{address}changes", timeout=60) as answer:

@@ -104,8 +104,8 @@ def test_windows_and_versions_have_times(query: Run) -> None:
     assert query("versions", "a", "--to-time", "60000").out == "a\t61000\t1\n"
     rows = [json.loads(line) for line in query("versions", "a", "--json").out.splitlines()]
     assert rows == [
-        {"key": "a", "value": "2", "timestamp": 61_000},
-        {"key": "a", "value": "1", "timestamp": 1_000, "valid_to": 61_000},
+        {"partition": 0, "key": "a", "value": "2", "timestamp": 61_000},
+        {"partition": 0, "key": "a", "value": "1", "timestamp": 1_000, "valid_to": 61_000},
     ]
 
 

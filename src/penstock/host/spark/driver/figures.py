@@ -63,6 +63,12 @@ class Figures:
         """The last epoch that was taken."""
         return 0 if self._last is None else self._last.epoch
 
+    @property
+    def committed_ms(self) -> int | None:
+        """When the last epoch was committed (ms since the epoch); None before the first."""
+        last = self._last
+        return None if last is None or not last.epoch else last.committed_ms
+
     def begin(self, last: Manifest, begin: Mapping[str, list[int]], ends: Mapping[TopicPartition, int]) -> None:
         """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before
         the first epoch."""
@@ -117,7 +123,7 @@ class Figures:
     def measured(self) -> Measured:
         """Return what was measured since this start, with rates, averages and extremes of the time before now."""
         with self._lock:
-            committed_ms = None if self._last is None or not self._last.epoch else self._last.committed_ms
+            committed_ms = self.committed_ms
             measured = self._measurements.at(self._elapsed_ms())
             return measured._replace(lags=self._lags(), committed_ms=committed_ms)
 

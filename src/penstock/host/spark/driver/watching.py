@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
+from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
-from penstock.host.api import HostListener, StateQueries
+from penstock.host.api import HostListener, State, StateQueries
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
 from penstock.host.spark.driver.figures import Figures
@@ -17,13 +18,17 @@ from penstock.host.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 
+COMMITS_MS: Final = 60_000
+"""How old the last commit of an application is at most if the application is taken to run."""
+
 
 class CheckpointWatch(Watching):
     """Follows the commits of an application that another process runs (implements Host); it runs and changes
     nothing."""
 
-    def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
-        """Take what to watch; nothing is opened yet."""
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, clock: Clock | None = None) -> None:
+        """Take what to watch; nothing is opened yet. clock: tells the age of commits; None for that of the machine."""
+        self._clock = clock or SystemClock()
         self._checkpoint = checkpoint_of(config)
         self._queries = CheckpointQueries(built, config, self._checkpoint)
         self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
@@ -39,13 +44,16 @@ class CheckpointWatch(Watching):
         listener.on_running()
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, as the Spark host does, and `watched`: that another process runs the
-        application."""
+        """Return figures since the start, as the Spark host does; watched, that another process runs the application;
+        seen_state, RUNNING after a recent commit, else None: an application without input commits nothing."""
         self._follow()
+        committed_ms = self._figures.committed_ms
+        is_recent = committed_ms is not None and self._clock.milliseconds() - committed_ms <= COMMITS_MS
         return {
             **self._figures.snapshot(),
             "recent_commits": self._figures.recent_commits(),
             "watched": True,
+            "seen_state": State.RUNNING if is_recent else None,
         }
 
     def measured(self) -> Measured:

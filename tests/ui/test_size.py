@@ -1,0 +1,75 @@
+"""How much the pages draw and make: of large topologies, and while a page is open whose figures take long."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from penstock import StreamsBuilder, Topology
+from penstock.ui.answers import Answers
+from penstock.ui.topologies import Answer
+from tests.ui.conftest import Shown
+from tests.ui.test_pages import page
+
+
+def chains(number: int, length: int = 18) -> Topology:
+    """Return a topology of a number of sub-topologies with `length` + 2 nodes each."""
+    builder = StreamsBuilder()
+    for chain in range(number):
+        stream = builder.stream(f"in-{chain}")
+        for _ in range(length):
+            stream = stream.map_values(str)
+        stream.to(f"out-{chain}")
+    return builder.build()
+
+
+def nodes_of(shown: Shown) -> list[str]:
+    (topology,) = shown.json("/topology.json")["topologies"]
+    return [node["name"] for part in topology["subtopologies"] for node in part["nodes"]]
+
+
+@pytest.mark.slow
+def test_a_topology_of_a_thousand_nodes_is_drawn_in_proportion(show: Callable[..., Shown]) -> None:
+    small, large = show(chains(5)), show(chains(50))
+    sizes = []
+    for shown, number in ((small, 100), (large, 1_000)):
+        nodes = nodes_of(shown)
+        assert len(nodes) == len(set(nodes)) == number
+        picture = shown.client.get("/topology.svg").text
+        assert sorted(re.findall(r">(KSTREAM-[A-Z]+-\d+)</text>", picture)) == sorted(nodes)
+        found = page(shown, "/topology")
+        drawn = {str(each["href"]).partition("node=")[2] for each in found.with_tag("a")}
+        assert set(nodes) <= drawn
+        sizes.append((len(picture), len(shown.client.get("/topology").content), len(found.elements)))
+        folded = shown.client.get(f"/topology.svg?folded={','.join(map(str, range(number)))}").text
+        assert folded.count("<rect") < number / 2
+    for of_hundred, of_thousand in zip(*sizes, strict=True):
+        assert of_thousand < 11 * of_hundred
+    assert sizes[1][1] < 2_000_000
+
+
+@pytest.mark.parametrize(("takes_ms", "every_ms"), [(0, 2_000), (20, 2_020), (300, 30_300), (5_000, 505_000)])
+def test_a_page_that_takes_long_is_made_less_often(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, takes_ms: int, every_ms: int
+) -> None:
+    began: list[int] = []
+
+    def overview(answers: Answers) -> Answer:
+        began.append(shown.clock.milliseconds())
+        shown.clock.advance(takes_ms)
+        if len(began) == 4:
+            shown.observer.close()  # which ends the stream
+        return made
+
+    async def sleep(seconds: float) -> None:
+        shown.clock.advance(round(1_000 * seconds))
+
+    made = Answers(shown.observer, shown.config).overview()
+    monkeypatch.setattr(Answers, "overview", overview)
+    monkeypatch.setattr("penstock.ui.routes.elapsed_milliseconds", shown.clock.milliseconds)
+    monkeypatch.setattr("penstock.ui.routes.asyncio.sleep", sleep)
+    shown.client.get("/events")
+    assert [after - before for before, after in pairwise(began)] == [every_ms] * 3
