@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from unittest.mock import ANY
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -32,9 +33,11 @@ from penstock.errors import (
     UnknownTopologyError,
 )
 from penstock.metrics import Metric, MetricName
+from penstock.notebook import HTML, MERMAID, SVG, TEXT
 from penstock.plan.subtopology import BuiltTopology
 from penstock.state.restore_listener import StateRestoreListener
 from tests.support.ports import free_port
+from tests.test_notebook import forms
 from tests.test_streams import CONFIG, TestHost
 
 REPLACE = StreamThreadExceptionResponse.REPLACE_THREAD
@@ -111,6 +114,23 @@ def test_the_whole_runs_when_all_do(streams: KafkaStreamsNamedTopologyWrapper, h
     assert streams.state() is State.REBALANCING
     hosts["a"].told().on_running()
     assert streams.state() is State.RUNNING
+
+
+def test_a_notebook_shows_the_application_and_each_topology(
+    streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts
+) -> None:
+    title = "KafkaStreamsNamedTopologyWrapper app (state: CREATED, host: spark, topologies: none)"
+    assert forms(streams) == {TEXT: title, HTML: ANY}
+    started(streams, hosts, "a", "b")
+    streams.pause_named_topology("b")
+    given = forms(streams)
+    assert given[HTML].count("<svg") == 2
+    assert given[TEXT].splitlines()[0].endswith("app (state: RUNNING, host: spark, topologies: a, b)")
+    paused = f"NamedTopology b (state: RUNNING, paused: yes)\n{streams.running_topology('b').describe()}".rstrip()
+    assert given[TEXT].endswith(paused)
+    own = forms(streams.running_topology("b"))
+    assert own.keys() == {TEXT, HTML, SVG, MERMAID}
+    assert own[TEXT] == paused
 
 
 def test_topologies_come_and_go_while_others_run(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
+from penstock import notebook
 from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.config import StreamsConfig
@@ -208,6 +209,32 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             f"Topology: {topology.name()}:" + str(topology.describe()).removeprefix("Topologies:")
             for topology in sorted(self.get_all_topologies(), key=NamedTopology.name)
         )
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return notebook.mime_bundle(self._forms(), include, exclude)
+
+    def _forms(self) -> notebook.Forms:
+        title = f"KafkaStreamsNamedTopologyWrapper {self._application_id}"
+        facts = {
+            "state": self.state().value,
+            "host": self._config["penstock.host"],
+            "topologies": ", ".join(self._topologies) or "none",
+        }
+        forms = [self._forms_of(name) for name in list(self._topologies)]
+        return {
+            notebook.TEXT: lambda: "\n\n".join(
+                [notebook.heading_text(title, facts), *(each[notebook.TEXT]() for each in forms)]
+            ),
+            notebook.HTML: lambda: notebook.with_heading(
+                title, facts, "".join(each[notebook.HTML]() for each in forms)
+            ),
+        }
+
+    def _forms_of(self, name: str) -> notebook.Forms:
+        facts = {"state": self._state_of(name).value, "paused": "yes" if name in self._paused_names else "no"}
+        return self._description_of(name).forms(f"NamedTopology {name}", facts)
 
     def add_named_topology(self, new_topology: NamedTopology) -> AddNamedTopologyResult:
         """Add a topology; returns when it runs, or immediately before the start. Its result has the error of one that
@@ -419,6 +446,11 @@ class _NamedTopologyRun(RunningTopology):
     def describe(self) -> TopologyDescription:
         """Return the description of the topology."""
         return self._streams._description_of(self._name)
+
+    def _repr_mimebundle_(
+        self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
+    ) -> dict[str, str]:
+        return notebook.mime_bundle(self._streams._forms_of(self._name), include, exclude)
 
     def _topology_host(self) -> Host:
         return self._streams._host_named(self._name)
