@@ -24,7 +24,7 @@ LOCK = ROOT / "requirements.lock"
 STAMP = ENVIRONMENT / ".penstock-stamp"
 JAVA_FLOOR = 17
 GIB = 1024**3
-ENVIRONMENT_BYTES = int(1.5 * GIB)
+ENVIRONMENT_BYTES = 2 * GIB
 """What .venv takes on disk, with some room."""
 TEMPORARY_BYTES = int(1.5 * GIB)
 """What pip unpacks and builds beside it (pyspark comes as a source package of 450 MB)."""
@@ -113,7 +113,7 @@ def install() -> None:
     count = sum(1 for line in LOCK.read_text().splitlines() if re.match(r"[a-z0-9]", line))
     print(
         f"Making {ENVIRONMENT.name} with {count} packages: "
-        "about 600 MB to download and some minutes, the first time only.",
+        "about 700 MB to download and some minutes, the first time only.",
         flush=True,
     )
     STAMP.unlink(missing_ok=True)

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -28,6 +30,7 @@ from penstock.state.query.queryable import StoresOfPartitions
 from penstock.state.read_only import read_only
 from penstock.testing import TopologyTestDriver
 from penstock.windows import SessionWindow
+from tests.support.frames import READERS, rows_for_all
 
 STRING, LONG = Serdes.string(), Serdes.long()
 
@@ -69,9 +72,9 @@ def test_key_value_stores_are_tables(store_of: Callable[[StoreBuilder], Any]) ->
     plain.put("a", 1)
     with_times.put("a", ValueAndTimestamp(1, 1_500))
     with_times.put("b", ValueAndTimestamp(2, -1))
-    assert pa.table(plain).to_pydict() == {"key": ["a"], "value": [1]}
+    assert rows_for_all(plain) == [{"key": "a", "value": 1}]
     assert pa.table(with_times).schema.names == ["key", "value", "timestamp"]
-    assert pa.table(with_times).to_pylist() == [
+    assert rows_for_all(with_times) == [
         {"key": "a", "value": 1, "timestamp": time(1_500)},
         {"key": "b", "value": 2, "timestamp": None},
     ]
@@ -86,19 +89,20 @@ def test_windows_sessions_and_versions_are_tables(store_of: Callable[[StoreBuild
     versions = store_of(Stores.versioned_key_value_store_builder(supplier, STRING, LONG))
     versions.put("a", 3, 30)
     versions.put("a", 4, 40)
-    assert pa.table(windows).to_pylist() == [{"key": "a", "window_start": time(20), "window_end": time(30), "value": 1}]
-    assert pa.table(sessions).to_pylist() == [{"key": "a", "window_start": time(5), "window_end": time(25), "value": 2}]
-    assert pa.table(versions).to_pylist() == [{"key": "a", "value": 4, "timestamp": time(40)}]
+    assert rows_for_all(windows) == [{"key": "a", "window_start": time(20), "window_end": time(30), "value": 1}]
+    assert rows_for_all(sessions) == [{"key": "a", "window_start": time(5), "window_end": time(25), "value": 2}]
+    assert rows_for_all(versions) == [{"key": "a", "value": 4, "timestamp": time(40)}]
 
 
 def test_json_and_uuids_are_texts_and_other_objects_bytes(store_of: Callable[[StoreBuilder], Any]) -> None:
     store = store_of(key_value(Serdes.uuid(), Serdes.json()))
     key = uuid.UUID(int=1)
     store.put(key, {"a": [1]})
-    assert pa.table(store).to_pydict() == {"key": [str(key)], "value": ['{"a":[1]}']}
+    assert rows_for_all(store) == [{"key": str(key), "value": '{"a":[1]}'}]
     store = store_of(key_value(Serdes.list(LONG), LONG))
     store.put([1], 2)
     assert pa.table(store).schema.field("key").type == pa.binary()
+    assert isinstance(rows_for_all(store)[0]["key"], bytes)
 
 
 def test_the_views_of_stores_are_the_same_tables(store_of: Callable[[StoreBuilder], Any]) -> None:
@@ -109,6 +113,7 @@ def test_the_views_of_stores_are_the_same_tables(store_of: Callable[[StoreBuilde
     both = QueryableStoreTypes.key_value_store().create(provider, "s")
     assert pa.table(both) == pa.concat_tables([pa.table(first), pa.table(second)])
     assert pa.table(read_only(first)) == pa.table(first)
+    assert [row["key"] for row in rows_for_all(both)] == ["a", "b"]
     text = both._repr_mimebundle_()[TEXT]
     assert text.splitlines()[0] == "Store s (kind: timestamped key-value store, entries: 2)"
 
@@ -121,7 +126,7 @@ def test_the_driver_shows_a_timestamped_store_without_timestamps_as_the_same_tab
         store = driver.get_key_value_store("s")
         assert store is not None
         store.put("a", 1)
-        assert store.to_arrow().to_pydict() == {"key": ["a"], "value": [1], "timestamp": [None]}
+        assert rows_for_all(store) == [{"key": "a", "value": 1, "timestamp": None}]
 
 
 def test_a_large_store_is_read_a_batch_at_a_time(store_of: Callable[[StoreBuilder], Any]) -> None:
@@ -143,8 +148,29 @@ def test_a_consumer_may_leave_before_the_end(store_of: Callable[[StoreBuilder], 
     assert pa.table(store).num_rows == 25_000
 
 
+def test_a_query_of_duckdb_reads_a_store_by_the_name_of_a_variable(store_of: Callable[[StoreBuilder], Any]) -> None:
+    store = store_of(key_value(LONG, LONG))
+    store.put_all([(number, 2 * number) for number in range(25_000)])
+    query = duckdb.sql("select count(*), max(value) from store where key < 20_000")
+    assert query.fetchall() == [(20_000, 39_998)]
+    store.put(1, 50_000)
+    assert query.fetchall() == [(20_000, 50_000)]  # it runs again, on the store as it is then
+
+
+@pytest.mark.parametrize("library", READERS)
+def test_a_library_says_why_a_store_cannot_be_read(store_of: Callable[[StoreBuilder], Any], library: str) -> None:
+    store = store_of(key_value())
+    store.close()
+    with pytest.raises(Exception, match=r"Store 's' is not open"):  # each library has its own class of errors
+        READERS[library](store)
+
+
 def test_an_empty_store_has_columns(store_of: Callable[[StoreBuilder], Any]) -> None:
-    assert pa.table(store_of(key_value())).schema == pa.schema([("key", pa.string()), ("value", pa.int64())])
+    store = store_of(key_value())
+    assert pa.table(store).schema == pa.schema([("key", pa.string()), ("value", pa.int64())])
+    assert pl.DataFrame(store).schema == {"key": pl.String, "value": pl.Int64}
+    assert duckdb.sql("from store").columns == ["key", "value"]
+    assert rows_for_all(store) == []
 
 
 def test_thin_conversions(store_of: Callable[[StoreBuilder], Any], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,6 +178,7 @@ def test_thin_conversions(store_of: Callable[[StoreBuilder], Any], monkeypatch: 
     store.put("a", 1)
     assert store.to_arrow() == pa.table(store)
     assert store.to_pandas().to_dict("list") == {"key": ["a"], "value": [1]}
+    assert store.to_polars().to_dict(as_series=False) == {"key": ["a"], "value": [1]}
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(ModuleNotFoundError, match=r"^to_polars\(\) needs the package polars.*: pip install polars\.$"):
         store.to_polars()

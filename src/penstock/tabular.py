@@ -6,7 +6,7 @@ pandas, polars and pyarrow are loaded when they are asked for.
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from penstock.errors import StreamsError
 from penstock.extras import load_package
@@ -51,7 +51,7 @@ class Tabular:
 
     def to_polars(self) -> pl.DataFrame:
         """Return the rows as a polars.DataFrame; raises ModuleNotFoundError if polars is not installed."""
-        frame: Any = load_package("polars", "to_polars()").DataFrame(self)
+        frame: pl.DataFrame = load_package("polars", "to_polars()").DataFrame(self)
         return frame
 
     def _repr_mimebundle_(

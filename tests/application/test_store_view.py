@@ -21,6 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsNotStartedError, UnknownStateStoreError
 from penstock.notebook import TEXT
 from tests.host.support import wait_for
+from tests.support.frames import rows_for_all
 
 STRING = Serdes.string()
 
@@ -123,7 +124,7 @@ def test_a_view_redraws_itself_until_the_application_ends(application: Applicati
             streams.view("counts", rows=0)
         view = streams.view("counts", refresh_ms=10)
         wait_for(lambda: "'a'  1" in view._repr_mimebundle_()[TEXT])
-        assert view.to_arrow().column("key").to_pylist() == ["a"]
+        assert [row["key"] for row in rows_for_all(view)] == ["a"]
         CELL.set("cell 1")
         view._ipython_display_()
         CELL.set("cell 2")

@@ -16,6 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError, UnsupportedOperationError
 from penstock.notebook import HTML, TEXT
 from tests.host.support import wait_for
+from tests.support.frames import rows_for_all
 
 STRING = Serdes.string()
 
@@ -98,6 +99,10 @@ def test_a_tap_shows_the_last_records_until_it_is_closed(application: Applicatio
         )  # fmt: skip
         again = streams.tap("written")  # as a cell that is run again
         assert (written.is_open, again.is_open) == (False, True)
+    frame = written.to_arrow()  # what was seen before it was closed
+    assert rows_for_all(written) == frame.to_pylist()
+    assert written.to_polars()["value"].to_list() == frame["value"].to_pylist()
+    assert {row["value"] for row in rows_for_all(tap)} <= {f"Word(text={letter!r})" for letter in "abcd"}
     again.close()
     assert again.records() == []
 

@@ -55,7 +55,7 @@ def _begins(line: str, beginning: str) -> bool:
 
 @pytest.fixture
 def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
-    monkeypatch.setattr("tempfile.mkdtemp", lambda: str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     ipython = ModuleType("IPython")
     vars(ipython)["get_ipython"] = object
     monkeypatch.setitem(sys.modules, "IPython", ipython)
@@ -68,7 +68,7 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cells]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["threads", WITH_SPARK])
-def test_the_notebook(cells: Cells, host: str) -> None:
+def test_the_notebook(cells: Cells, host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def shown(beginning: str) -> str:
         html: str = cells.run(beginning)._repr_mimebundle_()["text/html"]
         return html
@@ -88,6 +88,12 @@ def test_the_notebook(cells: Cells, host: str) -> None:
     cells.run('for line in ("whether')
     wait_for(lambda: "suffer" in str(cells.run("store =")))
     assert cells.run("store =")["key"].iloc[0] == "to"
+    capsys.readouterr()
+    assert list(cells.run("table =")) == ["partition", "key", "value", "timestamp"]
+    if find_spec("polars") and find_spec("duckdb"):
+        assert "letters" in capsys.readouterr().out
+    else:  # pyarrow's table
+        assert "key_count" in capsys.readouterr().out
     cells.run("tap =")
     wait_for(lambda: "of outrageous fortune" in shown("tap"))
     changed = shown("streams.edit")
@@ -99,5 +105,6 @@ def test_the_notebook(cells: Cells, host: str) -> None:
     wait_for(lambda: dict(cells.run("store =").to_numpy()[:, :2]).get("to") == 4)
     assert "the functions are the new ones" in shown("streams.edit")
     cells.run("streams.close")
+    assert host == "spark" or list(tmp_path.iterdir()) == []  # a session of Spark keeps files
     if host == "threads":  # a session of Spark goes on, for the next application
         wait_for(lambda: not {thread.name for thread in threading.enumerate()} - before)

@@ -6,6 +6,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError
 from penstock.host.head import Head
 from penstock.notebook import HTML, TEXT
 from tests.support.brokers import RunningBroker
+from tests.support.frames import rows_for_all
 
 STRING, LONG = Serdes.string(), Serdes.long()
 TEXTS = Consumed.with_(STRING, STRING)
@@ -102,7 +104,10 @@ def test_it_shows_itself_and_is_a_table(topic: Topic, config: Mapping[str, Any])
     ]
     assert repr(head).splitlines() == lines
     assert "<td>&#x27;&lt;1&gt;&#x27;</td>" in head._repr_mimebundle_()[HTML]
-    assert pa.table(head).select(["key", "value"]).to_pylist() == [{"key": "a", "value": "<1>"}]
+    assert rows_for_all(head) == [
+        {"key": "a", "value": "<1>", "timestamp": datetime.fromtimestamp(1, UTC), "headers": []}
+    ]
+    assert head.to_polars()["value"].to_list() == head.to_pandas()["value"].to_list() == ["<1>"]
     assert (len(head), head[0].value, [record.key for record in head[:5]]) == (1, "<1>", ["a"])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 
@@ -15,6 +17,7 @@ from penstock.notebook import HTML, TEXT
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 from penstock.windows import TimeWindow, Windowed
+from tests.support.frames import rows_for_all
 
 STRING, LONG, JSON = Serdes.string(), Serdes.long(), Serdes.json()
 
@@ -43,7 +46,7 @@ def test_an_output_topic_is_a_table_and_stays_unread(topics: Topics) -> None:
     topics.input.pipe_input(TestRecord("a", 1, 1_500, (("h", b"x"), ("h", None))))
     topics.input.pipe_input(None, None, 2_000)
     table = pa.table(topics.output)
-    assert table.to_pylist() == [
+    assert rows_for_all(topics.output) == [
         {
             "key": "a",
             "value": 1,
@@ -63,6 +66,7 @@ def test_an_output_topic_is_a_table_and_stays_unread(topics: Topics) -> None:
 def test_a_topic_that_was_never_written_is_an_empty_table(topics: Topics) -> None:
     assert pa.table(topics.output).schema.names == ["key", "value", "timestamp", "headers"]
     assert topics.output.to_pandas().empty
+    assert topics.output.to_polars().is_empty()
 
 
 def test_windowed_keys_have_columns() -> None:
@@ -71,14 +75,23 @@ def test_windowed_keys_have_columns() -> None:
         topics.input.pipe_input(Windowed("a", TimeWindow(20, 30)), 1)
         topics.input.pipe_input(None, 2)
         epoch = datetime.fromtimestamp(0, UTC)
-        assert pa.table(topics.output).select(["key", "window_start", "window_end", "value"]).to_pylist() == [
+        times = {"timestamp": epoch + timedelta(milliseconds=7), "headers": []}
+        assert rows_for_all(topics.output) == [
             {
                 "key": "a",
                 "window_start": epoch + timedelta(milliseconds=20),
                 "window_end": epoch + timedelta(milliseconds=30),
                 "value": 1,
+                **times,
             },
-            {"key": None, "window_start": None, "window_end": None, "value": 2},
+            {
+                "key": None,
+                "window_start": None,
+                "window_end": None,
+                "value": 2,
+                **times,
+                "timestamp": epoch + timedelta(milliseconds=8),
+            },
         ]
 
 
@@ -89,7 +102,7 @@ def test_what_was_written_can_be_piped_in_as_it_is(topics: Topics) -> None:
     assert topics.output.read_records_to_list() == [*records, *records]
 
 
-@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "interchange"])
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow", "polars", "duckdb", "interchange"])
 def test_rows_are_records(topics: Topics, kind: str) -> None:
     class Interchange:
         """A frame of a library without Arrow."""
@@ -98,8 +111,14 @@ def test_rows_are_records(topics: Topics, kind: str) -> None:
             return frame.__dataframe__(nan_as_null, allow_copy)
 
     frame = pd.DataFrame({"key": ["a", "b"], "value": [1, 2], "timestamp": [10, 20], "other": [True, False]})
-    shown: Any = {"pandas": frame, "pyarrow": pa.table(frame), "interchange": Interchange()}[kind]
-    topics.input.pipe_frame(shown)
+    kinds: dict[str, Callable[[], Any]] = {
+        "pandas": lambda: frame,
+        "pyarrow": lambda: pa.table(frame),
+        "polars": lambda: pl.DataFrame(pa.table(frame)),
+        "duckdb": lambda: duckdb.from_arrow(pa.table(frame)),
+        "interchange": Interchange,
+    }
+    topics.input.pipe_frame(kinds[kind]())
     assert topics.output.read_records_to_list() == [TestRecord("a", 1, 10), TestRecord("b", 2, 20)]
 
 
@@ -114,6 +133,38 @@ def test_columns_have_names_and_several_make_a_dict() -> None:
 def test_rows_without_a_timestamp_have_the_time_of_the_topic(topics: Topics) -> None:
     topics.input.pipe_frame(pd.DataFrame({"value": [1, 2, 3], "timestamp": [None, 100.0, None]}))
     assert [record.timestamp for record in topics.output.read_records_to_list()] == [7, 100, 8]
+
+
+def test_times_and_headers_of_polars_and_duckdb(topics: Topics) -> None:
+    frame = pl.DataFrame(
+        {
+            "key": pl.Series(["a", "b"], dtype=pl.Categorical),
+            "value": [1, 2],
+            "timestamp": [datetime(2020, 1, 1, tzinfo=UTC), None],
+            "headers": [[{"key": "h", "value": b"x"}], []],
+        }
+    )
+    topics.input.pipe_frame(frame)
+    topics.input.pipe_frame(
+        duckdb.sql("select 'c' as key, 3 as value, timestamp '2020-01-01' as timestamp, map {'h': 'x'} as headers")
+    )
+    start = 1_577_836_800_000
+    assert topics.output.read_records_to_list() == [
+        TestRecord("a", 1, start, (("h", b"x"),)),
+        TestRecord("b", 2, 7),
+        TestRecord("c", 3, start, (("h", b"x"),)),
+    ]
+
+
+def test_what_a_query_of_an_output_topic_returns_can_be_piped_in(topics: Topics) -> None:
+    topics.input.pipe_key_value_list([("a", 1), ("b", 2), ("a", 3)])
+    out = topics.output
+    sums = duckdb.sql("select key, sum(value)::bigint as value from out group by key order by key")
+    topics.input.pipe_frame(sums)
+    topics.input.pipe_frame(out.to_polars().filter(pl.col("key") == "b").select("key", "value"))
+    assert [(record.key, record.value) for record in out.read_records_to_list()[3:]] == [
+        ("a", 4), ("b", 2), ("b", 2), ("b", 2),
+    ]  # fmt: skip
 
 
 def test_times_with_a_zone_are_instants(topics: Topics) -> None:
@@ -132,8 +183,11 @@ def test_headers_are_structs_or_maps(topics: Topics) -> None:
 
 def test_errors_say_what_is_wrong_with_a_frame(topics: Topics) -> None:
     wrong: Any = [("a", 1)]
-    with pytest.raises(TypeError, match=r"Expected a frame.*got list: pipe_record_list\(\)"):
+    with pytest.raises(TypeError, match=r"Expected a frame.*got list.*pipe_record_list\(\)"):
         topics.input.pipe_frame(wrong)
+    lazy: Any = pl.LazyFrame({"value": [1]})
+    with pytest.raises(TypeError, match=r"got LazyFrame\. Call collect\(\) on a lazy frame"):
+        topics.input.pipe_frame(lazy)
     frame = pa.table({"a": [1], "b": ["x"]})
     with pytest.raises(ValueError, match=r"^The frame has no column 'value', it has a, b: name that"):
         topics.input.pipe_frame(frame)

@@ -46,9 +46,11 @@ _KEPT: Final = 50_000
 """Records that are kept until they are taken, over all partitions."""
 
 
-class Head(Sequence[Record[K, V]], Tabular, Generic[K, V]):
-    """The first records of a stream: a list of Record, and a table with `key`, `window_start` and `window_end` of
-    windowed keys, `value`, `timestamp`, `headers`."""
+class Head(Tabular, Generic[K, V]):
+    """The first records of a stream: they are read like a list of Record, and are a table with `key`, `window_start`
+    and `window_end` of windowed keys, `value`, `timestamp`, `headers`."""
+
+    # It is no Sequence: polars reads one as a list of objects, not as a table.
 
     def __init__(
         self, records: Sequence[Record[K, V]], read: str, key_serde: Serde | None, value_serde: Serde | None
@@ -67,6 +69,9 @@ class Head(Sequence[Record[K, V]], Tabular, Generic[K, V]):
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def __iter__(self) -> Iterator[Record[K, V]]:
+        return iter(self._records)
 
     def _arrow_reader(self) -> pa.RecordBatchReader:
         columns = load("penstock.state.query.columns", "A table")

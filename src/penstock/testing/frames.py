@@ -54,8 +54,9 @@ def _reader(frame: object) -> pa.RecordBatchReader:
     if isinstance(frame, InterchangeFrame):
         return from_dataframe(frame).to_reader()
     raise TypeError(
-        "Expected a frame, such as of pandas, polars or pyarrow (with __arrow_c_stream__ or __dataframe__), got "
-        f"{type(frame).__name__}: pipe_record_list() and pipe_key_value_list() take lists."
+        "Expected a frame of pandas, polars, pyarrow or DuckDB (with __arrow_c_stream__ or __dataframe__), got "
+        f"{type(frame).__name__}. Call collect() on a lazy frame; pipe_record_list() and pipe_key_value_list() take "
+        "lists."
     )
 
 

@@ -21,6 +21,7 @@ from penstock.host.spark.versions import FEATURES, Offset, StreamReader, StreamW
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines
 from tests.host.test_topologies import final, word_count
+from tests.support.frames import rows_for_all
 
 
 @pytest.fixture
@@ -60,6 +61,23 @@ def test_what_a_version_has(
     assert found.admission_control == admission_control
     assert found.arrow_stream_writer == arrow_stream_writer
     assert found.repartition_by_id == repartition_by_id
+    assert found.arrow_capsules == admission_control  # both came with Spark 4.2
+
+
+def test_the_installed_spark_has_what_its_version_says() -> None:
+    assert hasattr(DataFrame, "__arrow_c_stream__") == FEATURES.arrow_capsules
+    assert hasattr(DataFrame, "repartitionById") == FEATURES.repartition_by_id
+
+
+@pytest.mark.usefixtures("as_on_the_oldest")
+def test_a_frame_that_no_library_reads_hands_over_what_it_collects() -> None:
+    class Frame:
+        def toArrow(self) -> pa.Table:  # noqa: N802 (the name of pyspark)
+            return pa.table({"key": ["a"]})
+
+    frame: Any = Frame()
+    assert versions.readable_by_libraries(frame) is frame
+    assert rows_for_all(frame) == [{"key": "a"}]
 
 
 class Numbers(StreamReader):

@@ -3,7 +3,7 @@
 A frame shows the manifest that was the newest at its creation, however often it is evaluated; when the segments of that
 manifest are deleted, it can no longer be evaluated. A store is read by a Spark task for each of its partitions, from
 the segments, in a database that lives as long as the task. The session comes from the caller: nothing here imports
-pyspark.
+pyspark, before there is a frame to return.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
+from penstock.extras import load
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.protocol.application_description import dump_for_workers, load_in_worker
 from penstock.host.spark.protocol.task_entry import TaskEntry
@@ -95,7 +96,9 @@ def store_frame(session: SparkSession, scan: StateScan, example: StateStore) -> 
                 yield from load_in_worker(data).batches(number)
 
     count = len(scan.tasks)
-    return session.range(0, count, 1, count).mapInArrow(read, StateColumns(example).ddl)
+    frame = session.range(0, count, 1, count).mapInArrow(read, StateColumns(example).ddl)
+    readable: DataFrame = load("penstock.host.spark.versions", "A DataFrame").readable_by_libraries(frame)
+    return readable
 
 
 def manifest_frame(session: SparkSession, manifests: Iterable[Manifest]) -> DataFrame:
