@@ -16,12 +16,14 @@ from typing import Any, Self
 
 from penstock.application import DEFAULT_CLOSE_TIMEOUT_MS, ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
 from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
+from penstock.host.turns import Turns
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
@@ -130,6 +132,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         self._paused_names: set[str] = set()
         self._changing = threading.RLock()
         self._until_end = False
+        self._turns = Turns(SystemClock().nanoseconds)
 
     # ---------------------------------------- start
 
@@ -176,6 +179,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             session=self._spark,
             until_end=self._until_end,
             restore_listener=self._restore_listener,
+            turns=self._turns,
         )
 
     def _config_of(self, name: str) -> StreamsConfig:

@@ -19,6 +19,7 @@ from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
 from penstock.host.threads.restoring import RestoreAction
+from penstock.host.turns import Turn
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -78,9 +79,11 @@ class Polling:
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
         figures: Figures,
+        turn: Turn | None = None,
     ) -> None:
         """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures."""
+        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures. turn:
+        that runs take, for which others wait no longer when there is nothing to run; None if they take none."""
         self._instance = instance
         self._consumer = consumer
         self._output = output
@@ -99,6 +102,7 @@ class Polling:
         self._ended: v.End | None = None
         self._ticked_at = 0
         self._figures = figures
+        self._turn = turn
 
     def post(self, event: v.Event) -> None:
         """Give an event to the core; from any thread."""
@@ -125,6 +129,10 @@ class Polling:
         with suppress(queue.Empty):
             if self._out and not self._instance.wants_records():
                 return self._events.get(timeout=wait_ms / 1000)
+            if not self._out and self._turn is not None:
+                if self._poll(0):
+                    return self._events.get_nowait()
+                self._turn.rest()
             if self._poll(0 if self._out else wait_ms):
                 return self._events.get_nowait()
             if self._out:
