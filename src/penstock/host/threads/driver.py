@@ -47,6 +47,7 @@ from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
+from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
@@ -121,6 +122,7 @@ class ThreadsHost:
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
         self._paused = False
+        self._refused: str | None = None
         self._polling: Polling | None = None
         self._standbys: Standbys | None = None
         self._opener: StateOpener | None = None
@@ -290,10 +292,23 @@ class ThreadsHost:
             self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
 
     def _rebalances_for(self, changes: str | None) -> bool:
-        """Rebalance for changes of topics, if there are any; return whether there are."""
-        if changes is not None:
+        """Rebalance for changes of topics, if there are any, and tasks with state keep their partitions; return whether
+        that is so."""
+        if changes is None:
+            return False
+        why = self._refused_change()
+        if why is None:
             self.rebalance(changes)
-        return changes is not None
+        elif why != self._refused:
+            _log.error(
+                "Topics of %s have changed (%s), and the tasks stay as they are, because others are refused: %s What "
+                "is new is not read until then.",
+                self._application_id,
+                changes,
+                why,
+            )
+        self._refused = why
+        return why is None
 
     def _checked_layout(self, admin: Admin) -> Layout:
         """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
@@ -301,8 +316,29 @@ class ThreadsHost:
         layout = layout_of(self._built, self._config, topics)
         layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
         check_sink_topics(layout.topology, topics, self._config)
+        if (why := self._refused_plan(layout, admin, topics)) is not None:
+            raise StreamsError(why)
         make_internal_topics(layout, admin, topics)
         return layout
+
+    def _refused_plan(self, layout: Layout, admin: Admin, topics: Mapping[str, int]) -> str | None:
+        """Return why these tasks must not be assigned, None if they may."""
+        partitions = partitions_with_state(layout)
+        committed = admin.committed_offsets(self._application_id, partitions, stable=False) if partitions else {}
+        return refused_plan(layout, topics, committed)
+
+    def _refused_change(self) -> str | None:
+        """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
+        preparation has an error to tell."""
+        try:
+            admin = GroupAdmin(self._config)
+            try:
+                topics = listed_topics(admin, named_topics(self._built, self._config))
+                return self._refused_plan(layout_of(self._built, self._config, topics), admin, topics)
+            finally:
+                admin.close()
+        except StreamsError:
+            return None
 
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""

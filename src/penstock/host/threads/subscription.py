@@ -45,11 +45,18 @@ class Application(msgspec.Struct, frozen=True):
         program: a digest of what partitions have no part in: the sub-topologies, and which of them have state.
         partitions: how many the tasks read.
         tasks: a digest of the tasks with their partitions.
+        inputs: a digest of all these partitions.
     """
 
     program: str
     partitions: int
     tasks: str
+    inputs: str = ""
+
+    def groups_otherwise(self, other: Application) -> bool:
+        """Return whether the same partitions make other tasks in another member."""
+        same = self.program == other.program and self.inputs == other.inputs
+        return same and self.tasks != other.tasks
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -189,7 +196,8 @@ class Rules:
             sorted({task.subtopology for task in self.groups}),
             sorted({task.subtopology for task in self.stateful}),
         )
-        return Application(_digest(program), sum(map(len, self.groups.values())), _digest(parts))
+        inputs = sorted(str(partition) for group in self.groups.values() for partition in group)
+        return Application(_digest(program), len(inputs), _digest(parts), _digest(inputs))
 
 
 def _digest(parts: object) -> str:
@@ -270,6 +278,8 @@ def _check_leads(members: Mapping[str, Subscription], rules: Rules) -> None:
     if running and mine.program not in running:
         raise IncompatibleMemberError(_OTHER_PROGRAM)
     for member, one in members.items():
+        if one.owned and one.application.groups_otherwise(mine):
+            raise IncompatibleMemberError(_OTHER_GROUPER)
         if one.application.program == mine.program and one.application.partitions > mine.partitions:
             raise IncompatibleMemberError(
                 f"The member {member} of the group knows of {one.application.partitions} partitions that the tasks "
@@ -281,6 +291,8 @@ def _refusal(one: Subscription, rules: Rules) -> str:
     """Return why a member with other tasks has no part in the group."""
     if one.application.program != rules.application.program:
         return _OTHER_PROGRAM
+    if one.application.groups_otherwise(rules.application):
+        return _OTHER_GROUPER
     return (
         f"The leader of the group knows of {rules.application.partitions} partitions that the tasks read, and this "
         f"instance of {one.application.partitions}."
@@ -290,6 +302,13 @@ def _refusal(one: Subscription, rules: Rules) -> str:
 _OTHER_PROGRAM: Final = (
     "All programs under one application.id need the same topology, and other members of the group run another one. "
     "Stop all instances before you start a changed program, or give this one another application.id."
+)
+
+
+_OTHER_GROUPER: Final = (
+    "All instances need the same partition.grouper, and that of other members of the group makes other tasks of the "
+    "same partitions. Set the same one here; to change it, stop all instances first. Tasks with state keep their "
+    "partitions."
 )
 
 
