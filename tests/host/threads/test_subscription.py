@@ -144,3 +144,10 @@ def test_a_later_version_may_add_fields() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(later), type=Subscription).version == 2
     assignments = lead({"a": subscribed("p", []), "b": encode_subscription(later, RULES)}, RULES)
     assert len(follow("b", assignments["b"], RULES).tasks) == 2
+
+
+def test_a_member_that_shuts_down_the_application_is_named_to_all() -> None:
+    ends = encode_subscription(Subscription(1, "p", RULES.application, 3, [], shuts_down=True), RULES)
+    assignments = lead({"a": ends, "b": subscribed("q", []), "c": subscribed("r", [], BILLS)}, RULES)
+    for member, rules in (("a", RULES), ("b", RULES), ("c", BILLS)):
+        assert follow(member, assignments[member], rules).shut_down_by == "member a"

@@ -211,6 +211,8 @@ class Polling:
             case v.MembershipLost(error):
                 self._out.discard(None)
                 _log.warning("%s", error)
+            case v.ApplicationShutDown(error) if error is not None:
+                _log.error("%s", error)
             case v.CutOff():
                 _log.warning(
                     "The coordinator of the group has not answered for session.timeout.ms. Processing stops until it "
@@ -280,6 +282,8 @@ class Polling:
                 self._membership.give_up(tasks)
             case v.StepBack(error):
                 self._membership.step_back(error)
+            case v.ShutDownApplication():
+                self._membership.shut_down()
             case v.Leave():
                 self._membership.leave()
             case v.End():

@@ -72,6 +72,7 @@ class Subscription(msgspec.Struct, frozen=True):
         instance: its group.instance.id, empty where it has none.
         tags: its values of `client.tag.`, by key.
         server: its application.server, empty where it has none.
+        shuts_down: whether all members are to commit and end.
     """
 
     version: int
@@ -83,6 +84,7 @@ class Subscription(msgspec.Struct, frozen=True):
     instance: str = ""
     tags: dict[str, str] = {}
     server: str = ""
+    shuts_down: bool = False
 
     def name(self, member: str) -> str:
         """Return the name under which plans have the member with this id: a static one has another id after each start,
@@ -104,12 +106,14 @@ class Assignment(msgspec.Struct, frozen=True):
         inputs: of the plan (`Inputs`), compressed.
         digest: of the leader's plan.
         refusal: why the member has no part in it, empty where it has one.
+        shut_down_by: the member that has shut down the application, empty where none has.
     """
 
     version: int
     inputs: bytes
     digest: bytes
     refusal: str = ""
+    shut_down_by: str = ""
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -151,13 +155,15 @@ class Share(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
     may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
-    members that have one."""
+    members that have one. shut_down_by: the member that has shut down the application, empty where none has: the rest
+    is of no interest then."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
     reported: frozenset[TaskId]
     is_final: bool
     endpoints: tuple[Endpoint, ...] = ()
+    shut_down_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -256,14 +262,16 @@ def lead(
     inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
     plan = inputs.plan(rules)
     content = zlib.compress(msgspec.msgpack.encode(inputs))
-    data = Assignment(min(VERSION, *(one.version for one in found.values())), content, digest(plan))
+    shut_down_by = next((f"member {one.name(member)}" for member, one in everybody.items() if one.shuts_down), "")
+    version = min(VERSION, *(one.version for one in found.values()))
+    data = Assignment(version, content, digest(plan), shut_down_by=shut_down_by)
     user_data = msgspec.msgpack.encode(data)
     tasks = given(plan, inputs.candidates())
     assignments = {
         member: _assignment(_by_topic(rules, tasks[one.name(member)]), user_data) for member, one in found.items()
     }
     for member, why in refused.items():
-        assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(data.version, b"", b"", why)))
+        assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(version, b"", b"", why, shut_down_by)))
     return assignments
 
 
@@ -325,6 +333,8 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
+        if data.shut_down_by:
+            return Share(frozenset(), frozenset(), frozenset(), True, shut_down_by=data.shut_down_by)
         if data.refusal:
             raise IncompatibleMemberError(data.refusal)
         unpacked = zlib.decompressobj().decompress(data.inputs, _MOST_BYTES)
