@@ -387,18 +387,17 @@ def flagged(rules: Rules = RULES) -> bytes:
     return encode_subscription(Subscription(1, "p", rules.application, 1, [], shuts_down=True), rules)
 
 
-def test_stable_joins_with_the_wish_to_shut_down_and_goes_on_until_a_heartbeat_behind_it(stable: Game) -> None:
+def test_stable_joins_with_the_wish_to_shut_down_until_all_members_know_it(stable: Game) -> None:
     held = frozenset(TASKS)
     assert stable(m.ShutDownRequested()) == [m.Join("me", 1, held, shuts_down=True)]
     stable.joined(2)
     assert stable(m.SyncAnswered(NONE, lead({"me": flagged(), "other": subscribed()}, RULES)["me"])) == []
     assert stable.member.may_commit
     stable(m.Tick(), 1_000)
-    assert stable(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, stable.now)) == [m.Join("me", 2, held, True)]
+    assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [m.Join("me", 2, held, shuts_down=True)]
     stable.joined(3)
-    stable(m.SyncAnswered(NONE, lead({"me": flagged()}, RULES)["me"]))
-    stable(m.Tick(), 1_000)
-    assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [v.ApplicationShutDown(None)]
+    known = lead({"me": flagged(), "other": flagged()}, RULES)["me"]
+    assert stable(m.SyncAnswered(NONE, known)) == [v.ApplicationShutDown(None)]
 
 
 def test_a_wish_to_shut_down_waits_for_a_heartbeat_or_a_join_that_is_on_its_way(stable: Game, game: Game) -> None:

@@ -23,8 +23,8 @@ Rules:
 - A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
   coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
 - A member that shuts down the application joins with that wish. The leader tells it to all with their assignments, and
-  each of them has it in its own joins from then on. The member that asked for it goes on until its next heartbeat, so
-  that a slow one hears of it too.
+  each of them has it in its own joins from then on. The member that asked for it stays and joins again, a heartbeat
+  later each time, until all members of a generation had it in their joins: so a slow one hears of it too.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -41,7 +41,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, follow, lead
+from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, Share, follow, lead
 from penstock.plan.subtopology import TaskId
 
 NO_GENERATION: Final = -1
@@ -547,8 +547,6 @@ class Member(GroupMember):
         self._must_rejoin = False
         self._leads = False
         self._probe_ms: int | None = None
-        self._is_told = False
-        """Whether all members have been told what this one has asked for."""
 
     def _heartbeat(self) -> Step:
         return Heartbeat(self.member_id, self.generation)
@@ -602,7 +600,7 @@ class Member(GroupMember):
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
         self._is_cut_off = False
         if share.shut_down_by:
-            return self._told_to_end(share.shut_down_by)
+            return self._told_to_end(share)
         self._must_rejoin = self._shuts_down or bool(share.reported - share.tasks)
         self._pending = frozenset() if self._shuts_down else self._held - share.tasks
         self.endpoints = share.endpoints
@@ -614,13 +612,14 @@ class Member(GroupMember):
         self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
         return self._freed(now)
 
-    def _told_to_end(self, by: str) -> list[Step]:
-        """Have the tasks committed and closed, as they are."""
-        self._must_rejoin, self._pending, self._is_told = False, frozenset(), self._shuts_down
+    def _told_to_end(self, share: Share) -> list[Step]:
+        """Have the tasks committed and closed, as they are; if this member knew it before, behind a generation in which
+        all did."""
+        self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
         if self._shuts_down:
-            return []
+            return [v.ApplicationShutDown(None)] if share.is_final else []
         self._shuts_down = True
-        return [v.ApplicationShutDown(shut_down_error(by))]
+        return [v.ApplicationShutDown(shut_down_error(share.shut_down_by))]
 
     def _withdraw(self, error: Exception, now: int) -> list[Step]:
         """Let the others go on without this member, whose tasks are not theirs."""
@@ -637,9 +636,6 @@ class Member(GroupMember):
         self._session_until = answer.sent_ms + self._timing.session_ms
         steps: list[Step] = [v.Reconnected()] if self._is_cut_off else []
         self._is_cut_off = False
-        if self._is_told and answer.code == ErrorCode.none:
-            self._is_told = False
-            steps.append(v.ApplicationShutDown(None))
         must_probe = self._probe_ms is not None and now >= self._probe_ms
         if answer.code == ErrorCode.rebalance_in_progress or must_probe:
             return [*steps, *self._join()]

@@ -155,8 +155,8 @@ class Share(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
     may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
-    members that have one. shut_down_by: the member that has shut down the application, empty where none has: the rest
-    is of no interest then."""
+    members that have one. shut_down_by: the member that has shut down the application, empty where none has: then there
+    are no tasks, and is_final is whether all members knew it before."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
@@ -333,10 +333,10 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
-        if data.shut_down_by:
-            return Share(frozenset(), frozenset(), frozenset(), True, shut_down_by=data.shut_down_by)
-        if data.refusal:
+        if data.refusal and not data.shut_down_by:
             raise IncompatibleMemberError(data.refusal)
+        if data.refusal:
+            return _nothing(data.shut_down_by, is_final=True)
         unpacked = zlib.decompressobj().decompress(data.inputs, _MOST_BYTES)
         inputs = msgspec.msgpack.decode(unpacked, type=Inputs)
     except (MalformedMessageError, msgspec.DecodeError, struct.error, zlib.error) as error:
@@ -344,6 +344,8 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
             f"The leader of the group is not of this application: the assignment cannot be read ({error}). Give each "
             "application its own application.id."
         ) from error
+    if data.shut_down_by:
+        return _nothing(data.shut_down_by, all(one.shuts_down for one in inputs.members.values()))
     plan = inputs.plan(rules) if inputs.members else Plan({}, {})
     if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
@@ -357,6 +359,11 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     )
     reported = inputs.members[name].candidate(name).owned
     return Share(active[name], standbys, reported, not plan.waiting, endpoints)
+
+
+def _nothing(shut_down_by: str, is_final: bool) -> Share:
+    """Return the share of a member of an application that is shut down."""
+    return Share(frozenset(), frozenset(), frozenset(), is_final, shut_down_by=shut_down_by)
 
 
 def digest(plan: Plan) -> bytes:
