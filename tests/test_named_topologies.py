@@ -17,6 +17,7 @@ from penstock import (
     NamedTopology,
     QueryableStoreTypes,
     Serde,
+    Serdes,
     State,
     StateQueryRequest,
     StoreQueryParameters,
@@ -31,6 +32,7 @@ from penstock.errors import (
     StreamsNotStartedError,
     UnknownTopologyError,
 )
+from penstock.host.turns import Turns
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT
 from penstock.plan.subtopology import BuiltTopology
@@ -49,6 +51,7 @@ class Hosts:
     def __init__(self) -> None:
         self.by_id: dict[str, TestHost] = {}
         self.configs: dict[str, StreamsConfig] = {}
+        self.turns: list[Turns] = []
         self.refusal: StreamsError | None = None
 
     def open(
@@ -58,7 +61,10 @@ class Hosts:
         session: Any,
         until_end: bool = False,
         restore_listener: StateRestoreListener | None = None,
+        turns: Turns | None = None,
     ) -> TestHost:
+        if turns is not None:
+            self.turns.append(turns)
         host = TestHost().open(built, config, session, until_end, restore_listener)
         host.refusal = self.refusal
         name = config.required("application.id")
@@ -361,3 +367,16 @@ def test_an_application_shows_its_topologies_in_a_notebook(
         assert topology.describe().to_svg() in given[HTML]
     assert streams.close()
     assert "<code>NOT_RUNNING</code>" in forms(streams, include=[HTML])[HTML]
+
+
+def test_all_topologies_share_their_turns_and_each_has_its_weight(
+    hosts: Hosts, streams: KafkaStreamsNamedTopologyWrapper
+) -> None:
+    for name, weight in (("a", 3), ("b", 1)):
+        builder = streams.new_named_topology_builder(name, {"penstock.topology.weight": weight})
+        builder.stream("in", consumed=Consumed.with_(Serdes.string(), Serdes.string())).to("out")
+        streams.add_named_topology(builder.build()).all().result()
+    streams.start()
+    assert [hosts.configs[f"app-{name}"]["penstock.topology.weight"] for name in ("a", "b")] == [3, 1]
+    assert len(hosts.turns) == 2
+    assert hosts.turns[0] is hosts.turns[1]

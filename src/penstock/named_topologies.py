@@ -23,6 +23,7 @@ from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopolog
 from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
+from penstock.host.turns import Turns
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
@@ -131,6 +132,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         self._paused_at_ms: dict[str, int] = {}
         self._changing = threading.RLock()
         self._until_end = False
+        self._turns = Turns(SystemClock().nanoseconds)
 
     # ---------------------------------------- start
 
@@ -177,6 +179,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
             session=self._spark,
             until_end=self._until_end,
             restore_listener=self._restore_listener,
+            turns=self._turns,
         )
 
     def _config_of(self, name: str) -> StreamsConfig:

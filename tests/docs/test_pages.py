@@ -234,6 +234,11 @@ def test_the_program_of_the_page_on_threads_runs(embedded_broker: BrokerProcess,
     names = given(topology=builder.build())
     run_block("docs/threads.md", 0, names, replaced)
     assert names["state"].value in ("REBALANCING", "RUNNING")
+    run_block("docs/threads.md", 1, names)
+    for name in ("orders", "reports"):
+        names[name].stream("threads-page").foreach(lambda key, value: None)
+        names["streams"].add_named_topology(names[name].build()).all().result()
+    assert [each.name() for each in names["streams"].get_all_topologies()] == ["orders", "reports"]
 
 
 def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:

@@ -188,6 +188,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "partitioner.class": f"{_JAVA_CLASS}; pass a StreamPartitioner to Produced",
     "partitioner.ignore.keys": _PARTITIONER,
     "penstock.buffer.max.bytes": "set penstock.batch.max.bytes",
+    "penstock.topology.weight": "Spark shares its cores between the queries of all topologies",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
     "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,

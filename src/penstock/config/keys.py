@@ -234,6 +234,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "waiting records are not read.",
         ),
         ConfigKey(
+            "penstock.topology.weight",
+            whole(1),
+            1,
+            "low",
+            "Share of a named topology in the processing time of an ordinary process, relative to that of the others, "
+            "while several have records to process.",
+        ),
+        ConfigKey(
             "num.standby.replicas",
             whole(0),
             0,

@@ -39,8 +39,8 @@ class StreamThreadExceptionResponse(Enum):
     """What a handler of uncaught exceptions decides (Kafka class: StreamThreadExceptionResponse).
 
     REPLACE_THREAD: continue from the last commit with new workers, within `penstock.restart.max.attempts`.
-    SHUTDOWN_CLIENT, SHUTDOWN_APPLICATION: end in the state ERROR. On Spark both end the same: all that runs under one
-    application.id belongs to one program.
+    SHUTDOWN_CLIENT: end in the state ERROR.
+    SHUTDOWN_APPLICATION: have all instances of the application end so. On Spark there is one.
     """
 
     REPLACE_THREAD = "REPLACE_THREAD"

@@ -76,15 +76,20 @@ def _decoded(data: bytes) -> PartitionMetadata:
     return PartitionMetadata(time, entries)
 
 
+def committed_task(subtopology: int, partition: TopicPartition, committed: OffsetAndMetadata) -> TaskId:
+    """Return the task of a sub-topology that has committed an offset of `partition`: it has the state of its keys."""
+    remembered = PartitionMetadata.decode(committed.metadata).processor_metadata
+    return TaskId(subtopology, remembered.get(_TASK, partition.partition))
+
+
 def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Raise StreamsError if another task has committed offsets of these partitions: it has the state of their keys.
 
     committed: of the partitions that `task` reads.
     """
     for partition, each in sorted(committed.items()):
-        found = PartitionMetadata.decode(each.metadata).processor_metadata.get(_TASK, partition.partition)
-        if found != task.partition:
-            before = TaskId(task.subtopology, found)
+        before = committed_task(task.subtopology, partition, each)
+        if before != task:
             raise StreamsError(
                 f"Task {task} cannot read {partition}: task {before} has read it up to offset {each.offset}, and has "
                 "the state of its keys. partition.grouper must not move partitions between tasks with state: put it "

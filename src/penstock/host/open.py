@@ -13,6 +13,7 @@ from penstock import extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.api import Host, StateQueries
+from penstock.host.turns import Turns
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener
@@ -48,6 +49,7 @@ def open_host(
     session: Any = None,
     until_end: bool = False,
     restore_listener: StateRestoreListener | None = None,
+    turns: Turns | None = None,
 ) -> Host:
     """Return the host that `penstock.host` names, not yet started.
 
@@ -56,12 +58,15 @@ def open_host(
         config: the application's configuration.
         session: a SparkSession to run in; None for one that the host starts and stops itself. until_end: whether to
             stop at the ends that the inputs have at the start. restore_listener: receives the restores of stores.
+        turns: which several topologies of this process take to process; None for one that is alone.
 
     Raises:
         ConfigError: a package that the host needs is not installed.
     """
     factory = _load(_FACTORIES, config)
-    host: Host = factory(built, config, session=session, until_end=until_end, restore_listener=restore_listener)
+    host: Host = factory(
+        built, config, session=session, until_end=until_end, restore_listener=restore_listener, turns=turns
+    )
     return host
 
 

@@ -16,6 +16,7 @@ OVERRIDABLE = (
     "default.timestamp.extractor",
     "dsl.store.suppliers.class",
     "max.task.idle.ms",
+    "penstock.topology.weight",
 )
 """The keys that a topology may set for itself, also under their deprecated names."""
 

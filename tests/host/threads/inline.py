@@ -77,6 +77,8 @@ class InlineInstance:
         self._written: dict[TopicPartition, int] = {}
         self._exactly_once = exactly_once
         self._transaction: list[PartitionBatch] = []
+        self.shut_downs = 0
+        self.group_hears = True
         self.refusals: list[v.TransactionLost] = []
         self.told: list[type[Any]] = []
         self.given_up: list[TaskId] = []
@@ -173,6 +175,10 @@ class InlineInstance:
             case v.CommitOffsets(offsets):
                 self.broker.committed.update(offsets)
                 self._events.append(v.OffsetsCommitted())
+            case v.ShutDownApplication():
+                self.shut_downs += 1
+                if self.group_hears:
+                    self._events.append(v.ApplicationShutDown(None))
             case v.Ask():
                 self._events.append(v.Decided(self._response))
             case v.End(error):

@@ -53,6 +53,9 @@ class AloneMembership:
     def step_back(self, error: Exception) -> None:
         pass
 
+    def shut_down(self) -> None:
+        self._post(v.ApplicationShutDown(None))
+
     def leave(self) -> None:
         pass
 

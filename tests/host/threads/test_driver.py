@@ -381,6 +381,47 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     check_that_instances_share_and_take_over(words, tmp_path)
 
 
+def check_that_one_instance_shuts_down_both(words: WordCount, directory: Path) -> None:
+    """Run two instances; the function of one fails, and its handler answers SHUTDOWN_APPLICATION."""
+
+    def fails(line: str) -> list[str]:
+        raise ValueError(f"no such line: {line}")
+
+    options: dict[str, Any] = {"until_end": False, "make_membership": None}
+    words.settings["commit.interval.ms"] = 3_600_000
+    good, told = words.host(**options), Listening()
+    good.start(told)
+    bad: ThreadsHost | None = None
+    try:
+        assert told.running.wait(SECONDS)
+        words.settings["state.dir"] = str(directory / "other")
+        bad, failing = words.host(fails, **options), Listening(StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+        bad.start(failing)
+        assert failing.running.wait(SECONDS)
+
+        def failed() -> bool:
+            words.write("a", "a")
+            return "failure" in failing.told
+
+        assert until(failed)
+        assert failing.ended.wait(SECONDS)
+        assert told.ended.wait(SECONDS)
+    finally:
+        assert good.close(60_000)
+        assert bad is None or bad.close(60_000)
+    assert "Exception caught in process" in str(failing.error)
+    assert "Another instance has shut down the application (SHUTDOWN_APPLICATION)" in str(told.error)
+    assert "failure" not in told.told, "its handler is not asked"
+    read = words.admin.committed_offsets(words.app, [TopicPartition(words.source, number) for number in range(2)])
+    assert sum(each.offset for each in read.values()) > 0, "it has committed"
+    assert not words.admin.describe_group(words.app).members
+
+
+def test_one_instance_shuts_down_the_application(words: WordCount, tmp_path: Path) -> None:
+    words.settings["heartbeat.interval.ms"] = 100
+    check_that_one_instance_shuts_down_both(words, tmp_path)
+
+
 @pytest.mark.one_broker
 def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_has(
     words: WordCount, caplog: pytest.LogCaptureFixture
@@ -572,18 +613,30 @@ def test_a_rebalance_that_fails_is_tried_again_where_the_handler_says_so(words: 
     assert listening.told[-1] == "stopped"
 
 
-def test_partitions_that_do_not_fit_the_internal_topics_end_the_host_with_the_reason(words: WordCount) -> None:
+def test_partitions_that_do_not_fit_the_internal_topics_leave_the_tasks_as_they_are_and_refuse_the_next_start(
+    words: WordCount, caplog: pytest.LogCaptureFixture
+) -> None:
     words.settings["metadata.max.age.ms"] = 0
     host, listening = words.host(until_end=False), Listening()
     host.start(listening)
     try:
         assert listening.running.wait(SECONDS)
         words.admin.create_partitions(words.source, 3)
-        assert listening.ended.wait(SECONDS)
-        assert "Existing internal topic" in str(listening.error)
-        assert "expected: 3; actual: 2" in str(listening.error)
+
+        def refusals() -> list[str]:
+            return [message for message in caplog.messages if "the tasks stay as they are" in message]
+
+        assert until(lambda: len(refusals()) > 0)
+        words.write("a b", "a")
+        assert until(lambda: words.counts() == {"a": 2, "b": 1})
+        assert listening.told == ["running"]
+        [refusal] = refusals()  # at one look of many
+        assert f"topic {words.source} has 3 partitions, and had 2" in refusal
+        assert "expected: 3; actual: 2" in refusal
     finally:
         assert host.close(60_000)
+    with pytest.raises(StreamsError, match=r"Existing internal topic .* expected: 3; actual: 2"):
+        words.host().start(Listening())
 
 
 def test_a_reset_makes_the_next_start_a_first_one(words: WordCount) -> None:

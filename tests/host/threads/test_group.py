@@ -218,6 +218,28 @@ def test_a_member_that_steps_back_leaves_its_tasks_and_joins_again(group: Group)
     assert first.assigned() == frozenset()
 
 
+def test_all_members_hear_that_one_shuts_down_the_application(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    second = group.instance("q", **{"group.instance.id": "two"})
+    assert second.assigned() == frozenset()
+    first.membership.give_up(TASKS - first.assigned())
+    assert until(lambda: bool(second.assigned()))
+    second.membership.shut_down()
+    events = iter(first.next, None)
+    told = next(event for event in events if isinstance(event, v.ApplicationShutDown))
+    assert "(SHUTDOWN_APPLICATION): member two-1." in str(told.error)
+    first.membership.commit(group.offsets(7))
+    assert first.next() == v.OffsetsCommitted()
+    assert until(lambda: second.next() == v.ApplicationShutDown(None))
+    for instance in (first, second):
+        instance.membership.leave()
+        instance.membership.close()
+    assert until(lambda: not group.admin.describe_group(group.name).members)
+    again = group.instance("q", **{"group.instance.id": "two"})
+    assert again.assigned() == TASKS
+
+
 def join(group: Group, member: str = "") -> Message:
     """Return the request of a member that has nothing."""
     rules = Rules(group.layout.groups)

@@ -52,10 +52,12 @@ class Coordinator:
                 self._prepare()
             case m.Join(name) | m.Sync(name) | m.Heartbeat(name) if name not in self.members:
                 self._answer(instance, request, ErrorCode.unknown_member_id)
-            case m.Join(name, generation, owned):
+            case m.Join(name, generation, owned, shuts_down):
                 pairs = [(task.subtopology, task.partition) for task in sorted(owned)]
                 positions = [(*task, position) for task, position in sorted(instance.copies.items())]
-                subscription = Subscription(1, instance.process, RULES.application, generation, pairs, positions)
+                subscription = Subscription(
+                    1, instance.process, RULES.application, generation, pairs, positions, shuts_down=shuts_down
+                )
                 self.joined[name] = encode_subscription(subscription, RULES)
                 self._prepare()
                 self._complete()
@@ -142,6 +144,7 @@ class Instance:
         self.standbys: frozenset[TaskId] = frozenset()
         self.copies: dict[TaskId, int] = {}
         self.now = 0
+        self.is_to_end = False
         self.happens(m.Begin())
 
     def happens(self, happening: m.Happening) -> None:
@@ -153,6 +156,8 @@ class Instance:
                     self.running |= tasks
                 case v.MembershipLost():
                     self.wanted = set()
+                case v.ApplicationShutDown():
+                    self.wanted, self.is_to_end = set(), True
                 case m.Join() | m.Sync() | m.Heartbeat() | m.LeaveGroup():
                     self.answers.clear()  # an answer to an earlier request is no longer of interest
                     self.coordinator.take(self, step)
@@ -258,3 +263,21 @@ def test_a_group_never_shares_a_task_and_comes_to_rest(seed: int) -> None:
     copies = Counter(task for one in instances for task in one.standbys)
     assert copies == Counter(STATEFUL if len(instances) > 1 else ())
     assert all(one.standbys.isdisjoint(one.running) for one in instances)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_all_members_hear_that_the_application_is_shut_down(seed: int) -> None:
+    random, coordinator = Random(seed), Coordinator()
+    instances = [Instance(coordinator, f"p{number}") for number in range(random.randint(1, 4))]
+    for _ in range(random.randrange(200)):
+        go_on(random, coordinator, instances)
+    random.choice(instances).happens(m.ShutDownRequested())
+    for _ in range(MOST_STEPS):
+        if not instances:
+            break
+        go_on(random, coordinator, instances)
+        check(instances)
+        for one in [one for one in instances if one.is_to_end and not one.running]:
+            one.happens(m.LeaveRequested())
+            instances.remove(one)
+    assert not instances, [(one.member.state, one.is_to_end) for one in instances]

@@ -173,6 +173,63 @@ def test_tasks_that_are_replaced_go_on_behind_a_wait_from_the_last_commit() -> N
     assert instance.told == [v.TellRunning, v.TellRebalancing, v.TellRunning]
 
 
+def test_an_error_that_shuts_down_the_application_ends_the_instance_when_the_group_has_heard() -> None:
+    play = Play()
+    topology = word_count(failing_once("x", ValueError("x")))
+    instance = play.instance(topology, response=StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+    instance.run()
+    play.write("x")
+    with pytest.raises(StreamsError, match="topic=in, partition=0, offset=0"):
+        instance.run()
+    assert instance.instance.phase is Phase.ENDED
+    assert instance.shut_downs == 1
+
+
+def test_an_instance_whose_group_does_not_hear_that_it_shuts_down_ends_alone_after_a_time() -> None:
+    play = Play()
+    topology = word_count(failing_once("x", ValueError("x")))
+    instance = play.instance(topology, response=StreamThreadExceptionResponse.SHUTDOWN_APPLICATION)
+    instance.group_hears = False
+    instance.run()
+    play.write("x")
+    instance.run()
+    instance.tell(v.MembershipLost(StreamsError("lost")))
+    instance.tell(v.Failed(StreamsError("no coordinator")))
+    instance.run()
+    assert instance.instance.phase is Phase.TELLING
+    play.clock.advance(10_000)
+    with pytest.raises(StreamsError, match="topic=in, partition=0, offset=0"):
+        instance.run()
+
+
+def test_an_application_that_another_instance_shuts_down_ends_behind_a_commit() -> None:
+    play = Play()
+    instance = play.instance(commit_interval_ms=60_000)
+    instance.run()
+    play.write("a")
+    instance.run()
+    assert IN not in play.broker.committed
+    instance.tell(v.ApplicationShutDown(StreamsError("shut down by another")))
+    with pytest.raises(StreamsError, match="shut down by another"):
+        instance.run()
+    assert play.broker.committed[IN].offset == 1
+    assert play.counts() == {"a": 1}
+
+
+def test_an_application_that_is_shut_down_while_it_restarts_ends_with_the_error_of_the_other() -> None:
+    play = Play()
+    topology = word_count(failing_once("x", ValueError("x")))
+    instance = play.instance(topology, response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.run()
+    play.write("x")
+    instance.run()
+    assert instance.instance.phase is Phase.WAITING
+    instance.tell(v.ApplicationShutDown(StreamsError("shut down by another")))
+    play.clock.advance(100)
+    with pytest.raises(StreamsError, match="shut down by another"):
+        instance.run()
+
+
 def test_restarts_without_a_commit_between_them_end() -> None:
     def split(line: str) -> list[str]:
         raise ValueError(line)

@@ -27,6 +27,7 @@ OF_THIS_HOST = {
     "num.standby.replicas": 1,
     "num.stream.threads": 1,
     "penstock.buffer.max.bytes": 4096,
+    "penstock.topology.weight": 3,
     "poll.ms": 3,
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",

@@ -381,3 +381,57 @@ def test_answers_that_come_after_the_member_is_lost_change_nothing(stable: Game,
     stable(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
     assert stable(answer) == []
     assert stable.state is State.FENCED
+
+
+def flagged(rules: Rules = RULES) -> bytes:
+    return encode_subscription(Subscription(1, "p", rules.application, 1, [], shuts_down=True), rules)
+
+
+def test_stable_joins_with_the_wish_to_shut_down_until_all_members_know_it(stable: Game) -> None:
+    held = frozenset(TASKS)
+    assert stable(m.ShutDownRequested()) == [m.Join("me", 1, held, shuts_down=True)]
+    stable.joined(2)
+    assert stable(m.SyncAnswered(NONE, lead({"me": flagged(), "other": subscribed()}, RULES)["me"])) == []
+    assert stable.member.may_commit
+    stable(m.Tick(), 1_000)
+    assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [m.Join("me", 2, held, shuts_down=True)]
+    stable.joined(3)
+    known = lead({"me": flagged(), "other": flagged()}, RULES)["me"]
+    assert stable(m.SyncAnswered(NONE, known)) == [v.ApplicationShutDown(None)]
+
+
+def test_a_wish_to_shut_down_waits_for_a_heartbeat_or_a_join_that_is_on_its_way(stable: Game, game: Game) -> None:
+    stable(m.Tick(), 1_000)
+    assert stable(m.ShutDownRequested()) == []
+    assert stable(m.HeartbeatAnswered(NONE, stable.now)) == [m.Join("me", 1, frozenset(TASKS), shuts_down=True)]
+    game(m.Begin())
+    assert game(m.ShutDownRequested()) == []
+    game.joined()
+    assigned, join = game.synced()
+    assert isinstance(assigned, v.Assigned)
+    assert join == m.Join("me", 1, frozenset(TASKS), shuts_down=True)
+
+
+def test_syncing_hears_that_the_application_is_shut_down_and_may_commit(stable: Game) -> None:
+    stable(m.Tick(), 1_000)
+    stable(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, stable.now))
+    stable.joined(2)
+    [told] = stable(m.SyncAnswered(NONE, lead({"me": subscribed(TASKS), "other": flagged()}, RULES)["me"]))
+    assert isinstance(told, v.ApplicationShutDown)
+    assert "Another instance has shut down the application (SHUTDOWN_APPLICATION): member other." in str(told.error)
+    assert stable.member.may_commit
+    # Whoever has not heard of it does so in the next generation.
+    stable(m.Tick(), 1_000)
+    stable(m.HeartbeatAnswered(ErrorCode.rebalance_in_progress, stable.now))
+    assert stable.steps == [m.Join("me", 2, frozenset(TASKS), shuts_down=True)]
+    assert stable(m.LeaveRequested()) == [m.LeaveGroup("me")]
+
+
+def test_a_static_member_leaves_where_the_application_is_shut_down() -> None:
+    game = Game("one")
+    game(m.Begin())
+    game.joined()
+    content = lead({"me": subscribed(instance="one"), "other": flagged()}, RULES)["me"]
+    [told] = game(m.SyncAnswered(NONE, content))
+    assert isinstance(told, v.ApplicationShutDown)
+    assert game(m.LeaveRequested()) == [m.LeaveGroup("me")]  # else its next life would be told to end

@@ -30,7 +30,12 @@ from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock.wire.primitives import Cursor, Sink
-from tests.host.threads.test_driver import NAMES, WordCount, check_that_instances_share_and_take_over
+from tests.host.threads.test_driver import (
+    NAMES,
+    WordCount,
+    check_that_instances_share_and_take_over,
+    check_that_one_instance_shuts_down_both,
+)
 from tests.support.brokers import EMBEDDED_ONLY, ON_KAFKA, RunningBroker
 from tests.support.kafka import KAFKA_VERSION, RealKafka
 from tests.support.protocol_client import ProtocolClient
@@ -376,3 +381,9 @@ def test_instances_of_one_group_share_the_tasks_and_take_them_over(
     del words.settings["session.timeout.ms"]
     words.settings |= {**SETTINGS, "processing.guarantee": "exactly_once_v2"}
     check_that_instances_share_and_take_over(words, tmp_path)
+
+
+def test_one_instance_shuts_down_the_application(kafka: RunningBroker, tmp_path: Path, unique_name: NAMES) -> None:
+    words = WordCount(kafka, tmp_path, unique_name)
+    words.settings |= SETTINGS
+    check_that_one_instance_shuts_down_both(words, tmp_path)

@@ -243,10 +243,28 @@ def test_a_status_ends_what_cannot_go_on(stable: Game) -> None:
 
 def test_a_status_says_that_the_application_was_shut_down(stable: Game) -> None:
     stable.heartbeat()
-    [failed] = stable.answer(SHUTDOWN_APPLICATION="by other")
-    assert isinstance(failed, v.Failed)
-    assert isinstance(failed.error, StreamsError)
-    assert "by other" in str(failed.error)
+    [told] = stable.answer(SHUTDOWN_APPLICATION="by other")
+    assert isinstance(told, v.ApplicationShutDown)
+    assert isinstance(told.error, StreamsError)
+    assert "by other" in str(told.error)
+    assert stable.member.may_commit
+    stable.heartbeat()
+    assert stable.answer(SHUTDOWN_APPLICATION="by other") == []
+
+
+def test_a_heartbeat_shuts_down_the_application(stable: Game) -> None:
+    [heartbeat] = stable(m.ShutDownRequested())
+    assert isinstance(heartbeat, m.StreamsHeartbeat)
+    assert heartbeat.shuts_down
+    assert stable.answer(SHUTDOWN_APPLICATION="by me") == [v.ApplicationShutDown(None)]
+
+
+def test_a_wish_to_shut_down_waits_for_the_heartbeat_that_is_on_its_way(stable: Game) -> None:
+    stable.heartbeat()
+    assert stable(m.ShutDownRequested()) == []
+    [heartbeat] = stable.answer()
+    assert isinstance(heartbeat, m.StreamsHeartbeat)
+    assert heartbeat.shuts_down
 
 
 def test_source_topics_may_be_missing_for_a_time(stable: Game) -> None:

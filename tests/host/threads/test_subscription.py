@@ -101,6 +101,17 @@ def test_of_members_with_the_same_topology_those_are_refused_that_know_of_fewer_
         lead(members, fewer)
 
 
+def test_of_members_with_other_groupers_those_that_have_tasks_go_on() -> None:
+    pairs = Rules({TASKS[n]: tuple(p for t in TASKS[2 * n : 2 * n + 2] for p in RULES.groups[t]) for n in range(2)})
+    members = {"a": subscribed("p", TASKS), "b": subscribed("q", [], pairs)}
+    assignments = lead(members, RULES)
+    assert follow("a", assignments["a"], RULES).tasks == frozenset(TASKS)
+    with pytest.raises(IncompatibleMemberError, match=r"All instances need the same partition\.grouper"):
+        follow("b", assignments["b"], pairs)
+    with pytest.raises(IncompatibleMemberError, match=r"All instances need the same partition\.grouper"):
+        lead(members, pairs)
+
+
 def test_a_plan_that_differs_is_refused() -> None:
     [assignment] = lead({"a": subscribed("p", [])}, RULES).values()
     with pytest.raises(IncompatibleMemberError, match="by other rules than the leader"):
@@ -133,3 +144,10 @@ def test_a_later_version_may_add_fields() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(later), type=Subscription).version == 2
     assignments = lead({"a": subscribed("p", []), "b": encode_subscription(later, RULES)}, RULES)
     assert len(follow("b", assignments["b"], RULES).tasks) == 2
+
+
+def test_a_member_that_shuts_down_the_application_is_named_to_all() -> None:
+    ends = encode_subscription(Subscription(1, "p", RULES.application, 3, [], shuts_down=True), RULES)
+    assignments = lead({"a": ends, "b": subscribed("q", []), "c": subscribed("r", [], BILLS)}, RULES)
+    for member, rules in (("a", RULES), ("b", RULES), ("c", BILLS)):
+        assert follow(member, assignments[member], rules).shut_down_by == "member a"

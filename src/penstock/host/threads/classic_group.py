@@ -73,8 +73,8 @@ class ClassicProtocol:
     def request(self, step: m.Step) -> Request | None:
         """Return what `step` sends to the coordinator, None for nothing."""
         match step:
-            case m.Join(member_id, generation, owned):
-                body = self._join_body(member_id, generation, owned)
+            case m.Join(member_id, generation, owned, shuts_down):
+                body = self._join_body(member_id, generation, owned, shuts_down)
                 return Request(JOIN_GROUP, body, self._joined, self._rebalance_ms)
             case m.Sync(member_id, generation, assignments):
                 each = [{"member_id": one, "assignment": content} for one, content in assignments.items()]
@@ -107,7 +107,7 @@ class ClassicProtocol:
             "generation_id": generation,
         }
 
-    def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId]) -> Message:
+    def _join_body(self, member_id: str, generation: int, owned: frozenset[TaskId], shuts_down: bool) -> Message:
         tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
         positions = {} if self._state is None else self._state.positions()
         subscription = Subscription(
@@ -120,6 +120,7 @@ class ClassicProtocol:
             self.instance,
             self._tags,
             self._server,
+            shuts_down=shuts_down,
         )
         return {
             "group_id": self._group,

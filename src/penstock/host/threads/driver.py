@@ -24,7 +24,7 @@ from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.settings import CONSUMER, PRODUCER, client_id
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
@@ -47,6 +47,7 @@ from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
+from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
@@ -60,6 +61,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
+from penstock.host.turns import Turn, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
@@ -75,6 +77,7 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 """Makes the member of the group; it gives its events to the third argument."""
 
 _ENDS_MS = 3_000  # all members wait for the leader's answer
+_WEIGHT = "penstock.topology.weight"
 _MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 
@@ -91,18 +94,22 @@ class ThreadsHost:
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
         make_membership: MakeMembership | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
         session: a session of Spark, which this host does not take. until_end: stop at the ends of the topics at the
         start. restore_listener: receives the restores of stores. clock: None for that of the machine. make_membership:
-        joins the group; None for a member on the classic protocol. Raises ConfigError for a session.
+        joins the group; None for a member on the classic protocol. turns: which the topologies of this process take
+        to process; None if it is alone. Raises ConfigError for a session.
         """
         if session is not None:
             raise ConfigError("A session of Spark was given, but the threads host runs without Spark: leave it out.")
         self._built = built
         self._config = config
         self._make_membership = make_membership
+        self._turns = turns
+        self._turn: Turn | None = None
         self._until_end = until_end
         self._restore_listener = restore_listener
         self._clock = clock or SystemClock()
@@ -115,6 +122,7 @@ class ThreadsHost:
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
         self._paused = False
+        self._refused: str | None = None
         self._polling: Polling | None = None
         self._standbys: Standbys | None = None
         self._opener: StateOpener | None = None
@@ -183,6 +191,8 @@ class ThreadsHost:
         that was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._stopped.set()
+        if self._turn is not None:
+            self._turn.leave()  # the last runs wait for nobody
         self._post(v.CloseRequested(leave_group))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(max(deadline - time.monotonic(), 0))
@@ -282,10 +292,23 @@ class ThreadsHost:
             self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
 
     def _rebalances_for(self, changes: str | None) -> bool:
-        """Rebalance for changes of topics, if there are any; return whether there are."""
-        if changes is not None:
+        """Rebalance for changes of topics, if there are any, and tasks with state keep their partitions; return whether
+        that is so."""
+        if changes is None:
+            return False
+        why = self._refused_change()
+        if why is None:
             self.rebalance(changes)
-        return changes is not None
+        elif why != self._refused:
+            _log.error(
+                "Topics of %s have changed (%s), and the tasks stay as they are, because others are refused: %s What "
+                "is new is not read until then.",
+                self._application_id,
+                changes,
+                why,
+            )
+        self._refused = why
+        return why is None
 
     def _checked_layout(self, admin: Admin) -> Layout:
         """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
@@ -293,8 +316,29 @@ class ThreadsHost:
         layout = layout_of(self._built, self._config, topics)
         layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
         check_sink_topics(layout.topology, topics, self._config)
+        if (why := self._refused_plan(layout, admin, topics)) is not None:
+            raise StreamsError(why)
         make_internal_topics(layout, admin, topics)
         return layout
+
+    def _refused_plan(self, layout: Layout, admin: Admin, topics: Mapping[str, int]) -> str | None:
+        """Return why these tasks must not be assigned, None if they may."""
+        partitions = partitions_with_state(layout)
+        committed = admin.committed_offsets(self._application_id, partitions, stable=False) if partitions else {}
+        return refused_plan(layout, topics, committed)
+
+    def _refused_change(self) -> str | None:
+        """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
+        preparation has an error to tell."""
+        try:
+            admin = GroupAdmin(self._config)
+            try:
+                topics = listed_topics(admin, named_topics(self._built, self._config))
+                return self._refused_plan(layout_of(self._built, self._config, topics), admin, topics)
+            finally:
+                admin.close()
+        except StreamsError:
+            return None
 
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
@@ -351,6 +395,7 @@ class ThreadsHost:
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
+            processing.turn,
         )
         opened.callback(polling.close)
         self._queries.begin(
@@ -384,8 +429,15 @@ class ThreadsHost:
                 )
             else:
                 self._config["production.exception.handler"].configure(self._config)  # no task does it here
+                if _WEIGHT in self._config.given():
+                    warn_without_effect(_WEIGHT, "the operating system shares the cores between worker processes")
                 return processes
-        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer)
+        self._turn = None if self._turns is None else self._turns.join(self._weight())
+        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, self._turn)
+
+    def _weight(self) -> int | None:
+        """Return the weight that the topology was given, None for none."""
+        return int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None
 
     def _answered(self, positions: StatePositions, event: v.Event) -> None:
         """Give the answer of a task to the core."""

@@ -128,6 +128,10 @@ class GroupMembership:
         """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
         self._happen(m.Stalled(error))
 
+    def shut_down(self) -> None:
+        """Tell all members that the application ends; `ApplicationShutDown` follows when they hear of it."""
+        self._happen(m.ShutDownRequested())
+
     def leave(self) -> None:
         """Leave the group."""
         self._is_leaving = True
@@ -233,7 +237,7 @@ class GroupMembership:
             case v.Assigned() | v.MembershipLost() | v.Failed():
                 self._lost_is_told = isinstance(step, v.MembershipLost)
                 self._post(step)
-            case v.CutOff() | v.Reconnected():
+            case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
                 self._post(step)
             case m.Refused(code, message):
                 self._post(v.Failed(self._error(code, message)))

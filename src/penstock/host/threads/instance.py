@@ -31,6 +31,9 @@ from penstock.record import TopicPartition
 MAX_POLL_INTERVAL_MS = 300_000
 """The default of max.poll.interval.ms."""
 
+_MOST_TELLING_MS = 10_000
+"""How long an instance tries to tell the others that the application ends, before it ends alone."""
+
 _MOST_FENCED_MS = 60_000
 """Within this time, a second producer that fences that of the instance is no accident."""
 
@@ -53,6 +56,8 @@ class Phase(Enum):
     """Tasks are closed without a commit."""
     ASKING = "ASKING"
     """The handler of uncaught exceptions decides."""
+    TELLING = "TELLING"
+    """The group is told that the application ends."""
     WAITING = "WAITING"
     """A time passes before tasks are opened again."""
     ENDING = "ENDING"
@@ -137,6 +142,8 @@ class Instance:
         self._waiting_for: set[TaskId] = set()
         self._paused = self._is_cut_off = False
         self._closing: v.CloseRequested | None = None
+        self._shut_down: Exception | None = None
+        """Of the instance that has shut down the application, if that was another one."""
         self._running_told = False
         self._is_settled = False
         """Whether only such events have come since the last look at the tasks and their states: there is nothing to
@@ -231,6 +238,8 @@ class Instance:
                 self._answered(task)
             case v.Closed(task=task):
                 self._closed(task)
+            case v.ApplicationShutDown(error):
+                self._application_shut_down(error)
             case v.MembershipLost(error):
                 self._assigned, self._is_cut_off = None, False
                 self._cancel_restores()
@@ -482,7 +491,7 @@ class Instance:
 
     def _drop(self, error: BaseException | None) -> None:
         """Close all tasks without a commit, and ask about `error` if there is one."""
-        if self._phase in (Phase.ENDING, Phase.ENDED):
+        if self._phase in (Phase.TELLING, Phase.ENDING, Phase.ENDED):
             return
         self._error = self._error or error
         self._has_processed = False
@@ -497,7 +506,7 @@ class Instance:
                 task.state = TaskState.CREATED
         if self._phase is Phase.ENDING:
             self._error = self._error or error
-        elif self._phase in (Phase.ASKING, Phase.WAITING):
+        elif self._phase in (Phase.ASKING, Phase.TELLING, Phase.WAITING):
             pass  # all tasks are opened again anyway, if the answer for the error before says so
         elif id is not None or self._phase is not Phase.DROPPING:
             self._drop(error)
@@ -518,10 +527,20 @@ class Instance:
     def _decided(self, response: StreamThreadExceptionResponse, now: int) -> None:
         replaces = response is StreamThreadExceptionResponse.REPLACE_THREAD
         wait = self._restarts.next_wait_ms(self._commits) if replaces else None
-        if wait is None:
+        if response is StreamThreadExceptionResponse.SHUTDOWN_APPLICATION:
+            self._phase, self._retry_at = Phase.TELLING, now + _MOST_TELLING_MS
+            self._do(v.ShutDownApplication())
+        elif wait is None:
             self._phase = Phase.ENDING
         else:
             self._open_again(now + wait)
+
+    def _application_shut_down(self, error: Exception | None) -> None:
+        """End: at once where this instance has asked for it, else behind a commit."""
+        if self._phase is Phase.TELLING:
+            self._phase = Phase.ENDING
+        self._shut_down = self._shut_down or error
+        self._closing = self._closing or v.CloseRequested()
 
     def _open_again(self, when: int) -> None:
         """Open all tasks again at `when` (ms)."""
@@ -535,7 +554,7 @@ class Instance:
         self._phase = Phase.ENDED
         if self._closing is None or self._closing.leave:
             self._do(v.Leave())
-        self._do(v.End(self._error))
+        self._do(v.End(self._error or self._shut_down))
 
     # ---------------------------------------- what follows
 
@@ -555,6 +574,8 @@ class Instance:
                 self._commit_done(now)
             elif phase is Phase.DROPPING and not self._tasks.any_busy():
                 self._dropped()
+            elif phase is Phase.TELLING and self._retry_at is not None and now >= self._retry_at:
+                self._retry_at, self._phase = None, Phase.ENDING
             elif phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
                 self._retry_at, self._phase = None, Phase.RUNNING
             elif phase is Phase.ENDING:

@@ -24,6 +24,7 @@ _ACTED_ON: Final = frozenset(
         "num.standby.replicas",
         "num.stream.threads",
         "penstock.buffer.max.bytes",
+        "penstock.topology.weight",
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",

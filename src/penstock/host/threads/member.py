@@ -22,6 +22,9 @@ Rules:
 - Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
 - A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
   coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
+- A member that shuts down the application joins with that wish. The leader tells it to all with their assignments, and
+  each of them has it in its own joins from then on. The member that asked for it stays and joins again, a heartbeat
+  later each time, until all members of a generation had it in their joins: so a slow one hears of it too.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -36,9 +39,9 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.errors import TaskMigratedError
+from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, follow, lead
+from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, Share, follow, lead
 from penstock.plan.subtopology import TaskId
 
 NO_GENERATION: Final = -1
@@ -170,6 +173,11 @@ class Stalled:
 
 
 @dataclass(frozen=True)
+class ShutDownRequested:
+    """All members are to hear that the application ends."""
+
+
+@dataclass(frozen=True)
 class LeaveRequested:
     """The member is to leave."""
 
@@ -192,6 +200,7 @@ Happening = (
     | CommitRefused
     | GivenUp
     | Stalled
+    | ShutDownRequested
     | LeaveRequested
     | Tick
 )
@@ -202,11 +211,13 @@ Happening = (
 
 @dataclass(frozen=True)
 class Join:
-    """Send JoinGroup. owned: the tasks that the member has, of `generation`."""
+    """Send JoinGroup. owned: the tasks that the member has, of `generation`. shuts_down: whether all members are to
+    end."""
 
     member_id: str
     generation: int
     owned: frozenset[TaskId]
+    shuts_down: bool = False
 
 
 @dataclass(frozen=True)
@@ -235,11 +246,12 @@ class JoinStreamsGroup:
 
 @dataclass(frozen=True)
 class StreamsHeartbeat:
-    """Send StreamsGroupHeartbeat. owned: the tasks that the member has."""
+    """Send StreamsGroupHeartbeat. owned: the tasks that the member has. shuts_down: whether all members are to end."""
 
     member_id: str
     epoch: int
     owned: StreamsTasks
+    shuts_down: bool = False
 
 
 @dataclass(frozen=True)
@@ -281,6 +293,7 @@ Step = (
     | Refused
     | v.Assigned
     | v.MembershipLost
+    | v.ApplicationShutDown
     | v.CutOff
     | v.Reconnected
     | v.Failed
@@ -330,6 +343,8 @@ class GroupMember(ABC):
         self._held: frozenset[TaskId] = frozenset()
         self._pending: frozenset[TaskId] = frozenset()
         self._out = False
+        self._shuts_down = False
+        """Whether all members are to end, for this member or another one."""
         self._session_until = 0
         self._is_cut_off = False
         self._next_ms: int | None = None
@@ -356,6 +371,10 @@ class GroupMember(ABC):
     def _freed(self, now: int) -> list[Step]:
         """Return what follows from tasks that are closed now."""
 
+    @abstractmethod
+    def _shut_down(self, now: int) -> list[Step]:
+        """Return what tells all members that they are to end."""
+
     @property
     def may_commit(self) -> bool:
         """Whether offsets may be committed: the group has given tasks to this member, and it is not lost."""
@@ -376,6 +395,8 @@ class GroupMember(ABC):
                 return self._given_up(tasks, now)
             case Stalled(error):
                 return self._step_back(error, now)
+            case ShutDownRequested():
+                return self._shut_down(now)
             case LeaveRequested():
                 return self._leave()
             case LeaveAnswered():
@@ -497,10 +518,18 @@ class GroupMember(ABC):
     def _leave(self) -> list[Step]:
         if self.state is State.LEAVING:
             return []
-        is_known = bool(self.member_id) and not self._instance
+        is_known = bool(self.member_id) and (not self._instance or self._shuts_down)
         self.state, self._next_ms = State.LEAVING, None
         self.has_left = not is_known
         return [LeaveGroup(self.member_id)] if is_known else []
+
+
+def shut_down_error(why: str) -> StreamsError:
+    """Return the error of an instance that ends because of another one. why: which one, or what the coordinator says
+    of it."""
+    return StreamsError(
+        f"Another instance has shut down the application (SHUTDOWN_APPLICATION): {why}. Its log has the error."
+    )
 
 
 class Member(GroupMember):
@@ -539,7 +568,7 @@ class Member(GroupMember):
     def _join(self) -> list[Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
         self._must_rejoin, self._pending = False, frozenset()
-        return [Join(self.member_id, self.generation, self._held)]
+        return [Join(self.member_id, self.generation, self._held, self._shuts_down)]
 
     def _joined(self, answer: JoinAnswered, now: int) -> list[Step]:
         if answer.code == ErrorCode.member_id_required:
@@ -569,12 +598,28 @@ class Member(GroupMember):
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
-        self._must_rejoin = bool(share.reported - share.tasks)
         self._is_cut_off = False
-        self._pending = self._held - share.tasks
+        if share.shut_down_by:
+            return self._told_to_end(share)
+        self._must_rejoin = self._shuts_down or bool(share.reported - share.tasks)
+        self._pending = frozenset() if self._shuts_down else self._held - share.tasks
         self.endpoints = share.endpoints
         self._held |= share.tasks
         return [v.Assigned(share.tasks, share.standbys), *self._freed(now)]
+
+    def _shut_down(self, now: int) -> list[Step]:
+        """Join with the wish, behind an answer that is on its way."""
+        self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
+        return self._freed(now)
+
+    def _told_to_end(self, share: Share) -> list[Step]:
+        """Have the tasks committed and closed, as they are; if this member knew it before, behind a generation in which
+        all did."""
+        self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
+        if self._shuts_down:
+            return [v.ApplicationShutDown(None)] if share.is_final else []
+        self._shuts_down = True
+        return [v.ApplicationShutDown(shut_down_error(share.shut_down_by))]
 
     def _withdraw(self, error: Exception, now: int) -> list[Step]:
         """Let the others go on without this member, whose tasks are not theirs."""

@@ -55,6 +55,11 @@ class Membership(Protocol):
         """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""
         ...
 
+    def shut_down(self) -> None:
+        """Tell all members that the application ends; `ApplicationShutDown` follows when they hear of it, here and in
+        each of them, or nothing where the group cannot be told."""
+        ...
+
     def leave(self) -> None:
         """Leave the group."""
         ...

@@ -20,6 +20,7 @@ from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
 from penstock.host.threads.restoring import RestoreAction
+from penstock.host.turns import Turn
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -81,9 +82,11 @@ class Polling:
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
         figures: Figures,
+        turn: Turn | None = None,
     ) -> None:
         """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures."""
+        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures. turn:
+        that runs take, for which others wait no longer when there is nothing to run; None if they take none."""
         self._instance = instance
         self._consumer = consumer
         self._output = output
@@ -102,6 +105,7 @@ class Polling:
         self._ended: v.End | None = None
         self._ticked_at = 0
         self._figures = figures
+        self._turn = turn
 
     def post(self, event: v.Event) -> None:
         """Give an event to the core; from any thread."""
@@ -128,6 +132,10 @@ class Polling:
         with suppress(queue.Empty):
             if self._out and not self._instance.wants_records():
                 return self._events.get(timeout=wait_ms / 1000)
+            if not self._out and self._turn is not None:
+                if self._poll(0):
+                    return self._events.get_nowait()
+                self._turn.rest()
             if self._poll(0 if self._out else wait_ms):
                 return self._events.get_nowait()
             if self._out:
@@ -206,6 +214,8 @@ class Polling:
             case v.MembershipLost(error):
                 self._out.discard(None)
                 _log.warning("%s", error)
+            case v.ApplicationShutDown(error) if error is not None:
+                _log.error("%s", error)
             case v.CutOff():
                 _log.warning(
                     "The coordinator of the group has not answered for session.timeout.ms. Processing stops until it "
@@ -283,6 +293,8 @@ class Polling:
                 self._membership.give_up(tasks)
             case v.StepBack(error):
                 self._membership.step_back(error)
+            case v.ShutDownApplication():
+                self._membership.shut_down()
             case v.Leave():
                 self._membership.leave()
             case v.End():

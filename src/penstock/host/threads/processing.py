@@ -19,6 +19,7 @@ from penstock.host.task_measuring import TaskMeasuring
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
+from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.plan.subtopology import TaskId
@@ -88,6 +89,11 @@ class Processing(OpenTasks, Protocol):
 
     def worker_of(self, task: TaskId) -> int:
         """Return the number of the worker that an open task runs in."""
+        ...
+
+    @property
+    def turn(self) -> Turn | None:
+        """What each run takes where topologies share the processing time of this process; None if they do not."""
         ...
 
     def do(self, action: TaskAction) -> None:
@@ -234,10 +240,19 @@ class TaskRunner:
 class ProcessingThread:
     """One thread that runs all tasks (implements Processing)."""
 
-    def __init__(self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None]) -> None:
-        """Start. answer: takes the answers, in the thread."""
+    def __init__(
+        self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turn: Turn | None = None
+    ) -> None:
+        """Start. answer: takes the answers, in the thread. turn: what each run takes; None if it takes none."""
         self._runner = runner
-        self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(runner.do(action)))
+        self.turn = turn
+        self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(self._done(action)))
+
+    def _done(self, action: TaskAction) -> v.Event:
+        if self.turn is None or not isinstance(action, v.Run):
+            return self._runner.do(action)
+        with self.turn.taken():
+            return self._runner.do(action)
 
     def worker_of(self, task: TaskId) -> int:
         """Return 0: there is one."""
@@ -266,6 +281,8 @@ class ProcessingThread:
     def close(self) -> None:
         """End the thread; a function of the user that does not return keeps it, and the program does not wait for
         that."""
+        if self.turn is not None:
+            self.turn.leave()
         self._thread.close(LAST_SECONDS)
 
 

@@ -85,8 +85,9 @@ class StreamsProtocol:
         match step:
             case m.JoinStreamsGroup(member_id):
                 return self._heartbeat(member_id, _JOINING, self._about)
-            case m.StreamsHeartbeat(member_id, epoch, owned):
-                return self._heartbeat(member_id, epoch, _encode_tasks(owned))
+            case m.StreamsHeartbeat(member_id, epoch, owned, shuts_down):
+                fields = {**_encode_tasks(owned), "shutdown_application": shuts_down}
+                return self._heartbeat(member_id, epoch, fields)
             case m.DescribeStreamsMember(member_id):
                 body = {"group_ids": [self._group]}
                 return Request(STREAMS_GROUP_DESCRIBE, body, lambda answer: self._described(answer, member_id))

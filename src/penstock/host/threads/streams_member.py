@@ -62,6 +62,9 @@ class StreamsMember(m.GroupMember):
         self._must_acknowledge = False
         self._must_describe = False
         self._missing_since: int | None = None
+        self._is_told = False
+        """Whether a heartbeat has told that the application ends, for this member."""
+        self._is_ending = False
 
     def _join(self) -> list[m.Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
@@ -72,7 +75,8 @@ class StreamsMember(m.GroupMember):
 
     def _heartbeat(self) -> m.Step:
         owned = StreamsTasks(self._held, self._tasks.standby, self._tasks.warm_up)
-        return m.StreamsHeartbeat(self.member_id, self.generation, owned)
+        self._is_told = self._shuts_down
+        return m.StreamsHeartbeat(self.member_id, self.generation, owned, self._shuts_down)
 
     def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
         match happening:
@@ -98,6 +102,8 @@ class StreamsMember(m.GroupMember):
         self._next_ms = now + self._timing.heartbeat_ms
         if answer.endpoints is not None:
             self.endpoints = answer.endpoints
+        if SHUTDOWN_APPLICATION in statuses or self._is_told:
+            return [*steps, *self._told_to_end(statuses)]
         if answer.tasks is not None:
             self._take(answer.tasks)
         elif self._must_describe:
@@ -108,8 +114,6 @@ class StreamsMember(m.GroupMember):
 
     def _obstacle(self, statuses: m.Statuses, now: int) -> StreamsError | None:
         """Return the error of a group that cannot go on, None if it can or may again soon."""
-        if SHUTDOWN_APPLICATION in statuses:
-            return StreamsError(f"Another instance has shut down the application: {statuses[SHUTDOWN_APPLICATION]}")
         if INCORRECTLY_PARTITIONED_TOPICS in statuses:
             return TopologyError(
                 f"The group assigns no tasks: {statuses[INCORRECTLY_PARTITIONED_TOPICS].rstrip('.')}. Give these "
@@ -125,6 +129,21 @@ class StreamsMember(m.GroupMember):
             f"The group has assigned no tasks for {self._max_poll_interval_ms} ms (max.poll.interval.ms): "
             f"{statuses[MISSING_SOURCE_TOPICS].rstrip('.')}. Create these topics."
         )
+
+    def _shut_down(self, now: int) -> list[m.Step]:
+        """Send a heartbeat with the wish, behind an answer that is on its way."""
+        self._shuts_down, self._must_acknowledge, self._pending = True, True, frozenset()
+        return self._freed(now)
+
+    def _told_to_end(self, statuses: m.Statuses) -> list[m.Step]:
+        """Have the tasks committed and closed, as they are; told once."""
+        if self._is_told:
+            self._is_told = False
+            return [v.ApplicationShutDown(None)]
+        if self._is_ending:
+            return []
+        self._is_ending = True
+        return [v.ApplicationShutDown(m.shut_down_error(statuses[SHUTDOWN_APPLICATION].rstrip(".")))]
 
     def _take(self, tasks: StreamsTasks) -> None:
         self._must_describe, self._must_acknowledge = False, True

@@ -45,11 +45,18 @@ class Application(msgspec.Struct, frozen=True):
         program: a digest of what partitions have no part in: the sub-topologies, and which of them have state.
         partitions: how many the tasks read.
         tasks: a digest of the tasks with their partitions.
+        inputs: a digest of all these partitions.
     """
 
     program: str
     partitions: int
     tasks: str
+    inputs: str = ""
+
+    def groups_otherwise(self, other: Application) -> bool:
+        """Return whether the same partitions make other tasks in another member."""
+        same = self.program == other.program and self.inputs == other.inputs
+        return same and self.tasks != other.tasks
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -65,6 +72,7 @@ class Subscription(msgspec.Struct, frozen=True):
         instance: its group.instance.id, empty where it has none.
         tags: its values of `client.tag.`, by key.
         server: its application.server, empty where it has none.
+        shuts_down: whether all members are to commit and end.
     """
 
     version: int
@@ -76,6 +84,7 @@ class Subscription(msgspec.Struct, frozen=True):
     instance: str = ""
     tags: dict[str, str] = {}
     server: str = ""
+    shuts_down: bool = False
 
     def name(self, member: str) -> str:
         """Return the name under which plans have the member with this id: a static one has another id after each start,
@@ -97,12 +106,14 @@ class Assignment(msgspec.Struct, frozen=True):
         inputs: of the plan (`Inputs`), compressed.
         digest: of the leader's plan.
         refusal: why the member has no part in it, empty where it has one.
+        shut_down_by: the member that has shut down the application, empty where none has.
     """
 
     version: int
     inputs: bytes
     digest: bytes
     refusal: str = ""
+    shut_down_by: str = ""
 
 
 class Inputs(msgspec.Struct, frozen=True):
@@ -144,13 +155,15 @@ class Share(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
     may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
-    members that have one."""
+    members that have one. shut_down_by: the member that has shut down the application, empty where none has: then there
+    are no tasks, and is_final is whether all members knew it before."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
     reported: frozenset[TaskId]
     is_final: bool
     endpoints: tuple[Endpoint, ...] = ()
+    shut_down_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -189,7 +202,8 @@ class Rules:
             sorted({task.subtopology for task in self.groups}),
             sorted({task.subtopology for task in self.stateful}),
         )
-        return Application(_digest(program), sum(map(len, self.groups.values())), _digest(parts))
+        inputs = sorted(str(partition) for group in self.groups.values() for partition in group)
+        return Application(_digest(program), len(inputs), _digest(parts), _digest(inputs))
 
 
 def _digest(parts: object) -> str:
@@ -248,14 +262,16 @@ def lead(
     inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
     plan = inputs.plan(rules)
     content = zlib.compress(msgspec.msgpack.encode(inputs))
-    data = Assignment(min(VERSION, *(one.version for one in found.values())), content, digest(plan))
+    shut_down_by = next((f"member {one.name(member)}" for member, one in everybody.items() if one.shuts_down), "")
+    version = min(VERSION, *(one.version for one in found.values()))
+    data = Assignment(version, content, digest(plan), shut_down_by=shut_down_by)
     user_data = msgspec.msgpack.encode(data)
     tasks = given(plan, inputs.candidates())
     assignments = {
         member: _assignment(_by_topic(rules, tasks[one.name(member)]), user_data) for member, one in found.items()
     }
     for member, why in refused.items():
-        assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(data.version, b"", b"", why)))
+        assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(version, b"", b"", why, shut_down_by)))
     return assignments
 
 
@@ -270,6 +286,8 @@ def _check_leads(members: Mapping[str, Subscription], rules: Rules) -> None:
     if running and mine.program not in running:
         raise IncompatibleMemberError(_OTHER_PROGRAM)
     for member, one in members.items():
+        if one.owned and one.application.groups_otherwise(mine):
+            raise IncompatibleMemberError(_OTHER_GROUPER)
         if one.application.program == mine.program and one.application.partitions > mine.partitions:
             raise IncompatibleMemberError(
                 f"The member {member} of the group knows of {one.application.partitions} partitions that the tasks "
@@ -281,6 +299,8 @@ def _refusal(one: Subscription, rules: Rules) -> str:
     """Return why a member with other tasks has no part in the group."""
     if one.application.program != rules.application.program:
         return _OTHER_PROGRAM
+    if one.application.groups_otherwise(rules.application):
+        return _OTHER_GROUPER
     return (
         f"The leader of the group knows of {rules.application.partitions} partitions that the tasks read, and this "
         f"instance of {one.application.partitions}."
@@ -290,6 +310,13 @@ def _refusal(one: Subscription, rules: Rules) -> str:
 _OTHER_PROGRAM: Final = (
     "All programs under one application.id need the same topology, and other members of the group run another one. "
     "Stop all instances before you start a changed program, or give this one another application.id."
+)
+
+
+_OTHER_GROUPER: Final = (
+    "All instances need the same partition.grouper, and that of other members of the group makes other tasks of the "
+    "same partitions. Set the same one here; to change it, stop all instances first. Tasks with state keep their "
+    "partitions."
 )
 
 
@@ -306,8 +333,10 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     """
     try:
         data = msgspec.msgpack.decode(_user_data(_ASSIGNMENT, content), type=Assignment)
-        if data.refusal:
+        if data.refusal and not data.shut_down_by:
             raise IncompatibleMemberError(data.refusal)
+        if data.refusal:
+            return _nothing(data.shut_down_by, is_final=True)
         unpacked = zlib.decompressobj().decompress(data.inputs, _MOST_BYTES)
         inputs = msgspec.msgpack.decode(unpacked, type=Inputs)
     except (MalformedMessageError, msgspec.DecodeError, struct.error, zlib.error) as error:
@@ -315,6 +344,8 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
             f"The leader of the group is not of this application: the assignment cannot be read ({error}). Give each "
             "application its own application.id."
         ) from error
+    if data.shut_down_by:
+        return _nothing(data.shut_down_by, all(one.shuts_down for one in inputs.members.values()))
     plan = inputs.plan(rules) if inputs.members else Plan({}, {})
     if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
@@ -328,6 +359,11 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     )
     reported = inputs.members[name].candidate(name).owned
     return Share(active[name], standbys, reported, not plan.waiting, endpoints)
+
+
+def _nothing(shut_down_by: str, is_final: bool) -> Share:
+    """Return the share of a member of an application that is shut down."""
+    return Share(frozenset(), frozenset(), frozenset(), is_final, shut_down_by=shut_down_by)
 
 
 def digest(plan: Plan) -> bytes:

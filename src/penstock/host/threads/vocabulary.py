@@ -55,6 +55,14 @@ class MembershipLost:
 
 
 @dataclass(frozen=True)
+class ApplicationShutDown:
+    """All instances of the group are to commit and end. error: that ends this one; None for the one that asked for it,
+    which has an error of its own."""
+
+    error: Exception | None
+
+
+@dataclass(frozen=True)
 class CutOff:
     """Nobody has heard of the coordinator for the time of the session: others may have the tasks, or none. Nothing is
     processed until `Reconnected`, `Assigned` or `MembershipLost`."""
@@ -243,6 +251,7 @@ class Tick:
 Event = (
     Assigned
     | MembershipLost
+    | ApplicationShutDown
     | CutOff
     | Reconnected
     | Restored
@@ -441,6 +450,11 @@ class StepBack:
 
 
 @dataclass(frozen=True)
+class ShutDownApplication:
+    """Have all instances of the group end; answered by `ApplicationShutDown`, unless the group cannot be told."""
+
+
+@dataclass(frozen=True)
 class Leave:
     """Leave the group."""
 
@@ -499,6 +513,7 @@ Action = (
     | Close
     | GiveUp
     | StepBack
+    | ShutDownApplication
     | Leave
     | Ask
     | TellRetry

@@ -337,6 +337,8 @@ class Process:
                 self.membership.give_up(tasks)
             case v.StepBack(error):
                 self.membership.step_back(error)
+            case v.ShutDownApplication():
+                self.membership.shut_down()
             case v.Leave():
                 self.membership.leave()
             case v.End(error):
@@ -472,6 +474,9 @@ class SimulatedMembership:
     def step_back(self, error: Exception) -> None:
         self._inbox.put(m.Stalled(error))
 
+    def shut_down(self) -> None:
+        self._inbox.put(m.ShutDownRequested())
+
     def leave(self) -> None:
         self._inbox.put(m.LeaveRequested())
 
@@ -502,17 +507,24 @@ class SimulatedMembership:
             case v.Assigned() | v.MembershipLost() | v.Failed():
                 self._lost_is_told = isinstance(step, v.MembershipLost)
                 self._process.post(step)
-            case v.CutOff() | v.Reconnected():
+            case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
                 self._process.post(step)
             case m.Refused(code):
                 self._process.post(v.Failed(KafkaError(f"The group refuses this member: {ErrorCode(code).name}.")))
-            case m.Join(member_id, generation, owned):
+            case m.Join(member_id, generation, owned, shuts_down):
                 tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
                 process_id = self._process.disk.process_id
                 positions = [(*task, position) for task, position in sorted(self._process.state.positions().items())]
                 application = self._rules.application
                 subscription = Subscription(
-                    VERSION, process_id, application, generation, tasks, positions, self._instance
+                    VERSION,
+                    process_id,
+                    application,
+                    generation,
+                    tasks,
+                    positions,
+                    self._instance,
+                    shuts_down=shuts_down,
                 )
                 content = encode_subscription(subscription, self._rules)
                 self._send(lambda: group.join(member_id, content, reply, self._instance), _ANSWER_MS * 20)

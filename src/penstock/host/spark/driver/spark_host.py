@@ -54,6 +54,7 @@ from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import written_topics
+from penstock.host.turns import Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
@@ -75,12 +76,14 @@ class SparkHost:
         until_end: bool = False,
         clock: Clock | None = None,
         restore_listener: StateRestoreListener | None = None,
+        turns: Turns | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
         session: the session to run in, with its cluster; None for one that the host starts and stops. until_end: stop
         at the ends of the topics at start. clock: by which epochs are planned, wherever that is done; None for that of
-        the machine. restore_listener: receives the restores of stores.
+        the machine. restore_listener: receives the restores of stores. turns: not taken, because Spark schedules the
+        queries of all topologies.
         """
         self._built = built
         self._config = config

@@ -52,6 +52,9 @@ class WorkerRefusedError(StreamsError):
 class WorkerProcesses:
     """Runs tasks in worker processes (implements Processing)."""
 
+    turn = None
+    """The operating system shares the cores between processes."""
+
     def __init__(
         self, layout: Layout, run: str, workers: int, global_runner: TaskRunner, answer: Callable[[v.Event], None]
     ) -> None:
