@@ -9,7 +9,8 @@ Rules:
   of the bytes.
 - All reads go through one read transaction, taken when first needed and given up by `apply` and `clear`: what was read
   is the state that `stamp` named. `apply` fails if another process has moved the base since.
-- The map begins at 1 GiB of address space (not of disk) and doubles when it is full.
+- The map begins at 1 GiB of address space (not of disk) and doubles when it is full. It moves then, so snapshots that
+  this process has taken of it end; those of other processes (`snapshot_of`) do not.
 - Nothing is synced: a base is a copy, segments are the truth. Whether what is on the disk can be trusted is decided
   before it is opened (`base_directory`): LMDB has no checksums, and a damaged file may give wrong entries or end the
   process. What LMDB notices itself is a CorruptedBaseError; a file that it cannot open at all is replaced by an empty
@@ -92,6 +93,8 @@ class LmdbBase:
         self._path = Path(path)
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
+        self._snapshots: set[LmdbSnapshot] = set()
+        self._lock = threading.RLock()  # of the snapshots, which other threads take and close
         self._size: int | None = None
         try:
             private_directory(self._path)
@@ -146,15 +149,21 @@ class LmdbBase:
 
     def close(self) -> None:
         """Close the environment; later calls raise InvalidStateStoreError."""
-        if self._environment is not None:
-            self._end_reading()
-            self._environment.close()
-            self._environment = None
+        with self._lock:
+            if self._environment is not None:
+                self._end_snapshots()
+                self._end_reading()
+                self._environment.close()
+                self._environment = None
 
     def snapshot(self) -> LmdbSnapshot:
-        """Return the present committed state, in its own transaction. The map cannot grow while one is open:
-        give the base a map that is large enough."""
-        return LmdbSnapshot(self._path, _begin(self._opened(), write=False), self._entries, self._meta)
+        """Return the present committed state, in its own transaction; from any thread. It ends when the map grows or
+        the base is closed: reads of it raise InvalidStateStoreError then."""
+        with self._lock:
+            transaction = self._begin(write=False)
+            snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._forget_snapshot)
+            self._snapshots.add(snapshot)
+            return snapshot
 
     # ---------- for views
 
@@ -208,7 +217,7 @@ class LmdbBase:
             )
         )
         environment.reader_check()  # frees the places of readers that were killed
-        with _begin(environment, write=True) as transaction:
+        with _growing(lambda: environment.begin(write=True), lambda: environment.set_mapsize(0)) as transaction:
             self._entries = environment.open_db(_ENTRIES, txn=transaction)
             self._meta = environment.open_db(_META, txn=transaction)
         return environment
@@ -262,7 +271,7 @@ class LmdbBase:
         self._end_reading()
         for _ in range(_MOST_DOUBLINGS):
             try:
-                with _begin(environment, write=True) as transaction:
+                with self._begin(write=True) as transaction:
                     if transaction.id() != seen + 1:
                         raise TaskMigratedError(
                             f"Another process has advanced the base {self._path}: this one must read its stamp again."
@@ -272,7 +281,7 @@ class LmdbBase:
                 self._size = size
                 return
             except lmdb.MapFullError:
-                environment.set_mapsize(environment.info()["map_size"] * 2)
+                self._resize(environment.info()["map_size"] * 2)
             except _DAMAGED as error:
                 raise self.corrupted(error) from error
             except lmdb.Error as error:
@@ -289,13 +298,30 @@ class LmdbBase:
 
     def _reader(self) -> lmdb.Transaction:
         if self._reading is None:
-            self._reading = _begin(self._opened(), write=False)
+            self._reading = self._begin(write=False)
         return self._reading
 
     def _end_reading(self) -> None:
         if self._reading is not None:
             self._reading.abort()
             self._reading = None
+
+    def _begin(self, write: bool) -> lmdb.Transaction:
+        """Return a new transaction, in a map of the size that other processes may have given it."""
+        return _growing(lambda: self._opened().begin(write=write), lambda: self._resize(0))
+
+    def _resize(self, map_bytes: int) -> None:
+        """Give the map another size (0: that of the file), which no transaction of this process may see."""
+        with self._lock:
+            self._end_snapshots()
+            self._opened().set_mapsize(map_bytes)
+
+    def _end_snapshots(self) -> None:
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+
+    def _forget_snapshot(self, snapshot: LmdbSnapshot) -> None:
+        self._snapshots.discard(snapshot)
 
     def _opened(self) -> lmdb.Environment:
         if self._environment is None:
@@ -316,12 +342,21 @@ class LmdbBase:
 class LmdbSnapshot:
     """A base as it was at one commit (implements BaseSnapshot): a read transaction, which one thread uses at a time."""
 
-    def __init__(self, path: Path, transaction: lmdb.Transaction, entries: Any, meta: Any) -> None:
-        """Read the databases `entries` and `meta` of the base `path` in `transaction`."""
+    def __init__(
+        self,
+        path: Path,
+        transaction: lmdb.Transaction,
+        entries: Any,
+        meta: Any,
+        on_close: Callable[[LmdbSnapshot], object],
+    ) -> None:
+        """Read the databases `entries` and `meta` of the base `path` in `transaction`. on_close: called once, behind
+        the end of the transaction."""
         self._path = path
         self._transaction: lmdb.Transaction | None = transaction
         self._entries = entries
         self._meta = meta
+        self._on_close = on_close
         self._lock = threading.Lock()
 
     def stamp(self) -> bytes | None:
@@ -335,9 +370,11 @@ class LmdbSnapshot:
     def close(self) -> None:
         """End the transaction; later reads raise InvalidStateStoreError."""
         with self._lock:
-            if self._transaction is not None:
-                self._transaction.abort()
-                self._transaction = None
+            if self._transaction is None:
+                return
+            self._transaction.abort()
+            self._transaction = None
+        self._on_close(self)
 
     # ---------- for views
 
@@ -376,6 +413,31 @@ class LmdbSnapshot:
                 f"The snapshot of the base {self._path} is too old or closed: read the store again."
             )
         return self._transaction
+
+
+def snapshot_of(path: Path) -> LmdbSnapshot | None:
+    """Return the committed state of the base in the directory `path`, which another process may have open and this one
+    has not, in an environment of its own; None if there is nothing in it.
+
+    Raises ProcessorStateError if it cannot be read.
+    """
+    if not (path / DATA_FILE).is_file():
+        return None
+    try:
+        environment = _growing(
+            lambda: lmdb.open(str(path), readonly=True, create=False, max_dbs=2, max_readers=_MAX_READERS)
+        )
+        try:
+            transaction = _growing(environment.begin, lambda: environment.set_mapsize(0))
+            entries, meta = (environment.open_db(name, transaction, create=False) for name in (_ENTRIES, _META))
+        except BaseException:
+            environment.close()
+            raise
+    except lmdb.NotFoundError:
+        return None
+    except lmdb.Error as error:
+        raise ProcessorStateError(f"The base {path} cannot be read: {error}") from error
+    return LmdbSnapshot(path, transaction, entries, meta, lambda _: environment.close())
 
 
 class _LmdbView:
@@ -468,11 +530,6 @@ class _LmdbView:
 
 def _corrupted(path: Path, error: Exception) -> CorruptedBaseError:
     return CorruptedBaseError(str(path), str(error))
-
-
-def _begin(environment: lmdb.Environment, write: bool) -> lmdb.Transaction:
-    """Return a new transaction, in a map of the size that other processes may have given it."""
-    return _growing(lambda: environment.begin(write=write), lambda: environment.set_mapsize(0))
 
 
 def _growing(action: Callable[[], _T], adapt: Callable[[], None] = lambda: None) -> _T:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from penstock.config import StreamsConfig
+from penstock.errors import InvalidStateStoreError
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
@@ -73,4 +76,51 @@ def test_a_base_that_was_closed_is_sealed(directory: StateDirectory, tmp_path: P
     base.close()
     directory.seal()
     assert seal.exists()
+    directory.release()
+
+
+WORKER = """
+import sys
+from pathlib import Path
+from penstock.config import StreamsConfig
+from penstock.host.threads.directories import StateDirectory
+from penstock.plan.subtopology import TaskId
+
+config = StreamsConfig({"application.id": "app", "state.dir": sys.argv[1]}, environment={})
+base = StateDirectory.of_run(config, sys.argv[2]).open_base(TaskId(0, 0))
+base.apply({"store": {b"k": b"of a worker"}}, b"two")
+print("applied", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_snapshot_is_of_the_last_commit_whoever_has_the_base_open(directory: StateDirectory, tmp_path: Path) -> None:
+    directory.acquire()
+    with directory.snapshot(KEPT) as nothing:
+        assert nothing is None
+    base = directory.open_base(KEPT)
+    base.apply({"store": {b"k": b"here"}}, b"one")
+    with directory.snapshot(KEPT) as here:
+        assert here is not None
+        assert (here.stamp(), here.view("store").get(b"k")) == (b"one", b"here")
+        base.close()
+        with pytest.raises(InvalidStateStoreError):
+            here.stamp()
+    arguments = [sys.executable, "-c", WORKER, str(tmp_path), directory.run]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdin is not None
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == b"applied\n"
+        with directory.snapshot(KEPT) as there:
+            assert there is not None
+            assert (there.stamp(), there.view("store").get(b"k")) == (b"two", b"of a worker")
+            worker.stdin.close()
+            assert worker.wait(60) == 0
+            assert directory.openings(KEPT) == 1
+            directory.open_base(KEPT).close()  # the task is back, and its restore does not wait for the reader
+            assert directory.openings(KEPT) == 2
+            with pytest.raises(InvalidStateStoreError):
+                there.stamp()
+    directory.seal()
+    assert (tmp_path / "app" / str(KEPT) / "seal").exists()
     directory.release()

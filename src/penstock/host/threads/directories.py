@@ -14,11 +14,14 @@ import fcntl
 import logging
 import os
 import shutil
+import threading
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import orjson
 
@@ -32,7 +35,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.private_files import open_private
 from penstock.state.api import Base, BaseView, Changes
 from penstock.state.base_directory import BaseDirectory
-from penstock.state.lmdb import DATA_FILE
+from penstock.state.lmdb import DATA_FILE, LmdbBase, LmdbSnapshot, snapshot_of
 from penstock.state.open import LMDB, open_base
 
 _log = logging.getLogger(__name__)
@@ -53,6 +56,10 @@ class StateDirectory:
         """<state.dir>/<application.id>, which may not be there."""
         self._lock: IO[bytes] | None = None
         self._run = ""
+        self._opening = threading.Lock()  # one environment a process and directory
+        self._openings: Counter[TaskId] = Counter()
+        self._bases: dict[TaskId, _DirectoryBase] = {}
+        self._visit: _Visit | None = None
 
     @staticmethod
     def of_run(config: StreamsConfig, run: str) -> StateDirectory:
@@ -107,13 +114,69 @@ class StateDirectory:
 
     def open_base(self, task: TaskId) -> Base:
         """Open or make the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""
-        directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
-        path = directory.enter()
+        with self._opening:
+            self._openings[task] += 1
+            self._end_visit(task)
+            directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
+            path = directory.enter()
+            try:
+                base = open_base(self._config["penstock.state.base"], path, self._config)
+            except BaseException:
+                directory.leave()
+                raise
+            opened = self._bases[task] = _DirectoryBase(base, directory, partial(self._forget, task))
+        return opened
+
+    def _forget(self, task: TaskId, base: _DirectoryBase) -> None:
+        if self._bases.get(task) is base:
+            del self._bases[task]
+
+    def openings(self, task: TaskId) -> int:
+        """Return how often this process has opened the base of `task`; from any thread."""
+        return self._openings[task]
+
+    @contextmanager
+    def snapshot(self, task: TaskId) -> Iterator[LmdbSnapshot | None]:
+        """Give the committed state of `task`, which this process or another one of the instance may have open, to a
+        block, None if there is none. One thread may be in such a block.
+
+        The snapshot ends, and reads of it raise InvalidStateStoreError, when this process opens or closes the base, or
+        the map of the base moves. Raises ProcessorStateError if it cannot be read.
+        """
+        with self._opening:
+            base = self._bases.get(task)
+            snapshot = self._visited(task) if base is None else base.snapshot()
         try:
-            return _DirectoryBase(open_base(self._config["penstock.state.base"], path, self._config), directory)
+            yield snapshot
+        finally:
+            with self._opening:
+                self._end_visit()
+            if snapshot is not None:
+                snapshot.close()
+
+    def _visited(self, task: TaskId) -> LmdbSnapshot | None:
+        """Return the committed state of `task`, whose base this process has not open."""
+        directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
+        path = directory.visit_own()
+        if path is None:
+            return None
+        try:
+            snapshot = snapshot_of(path)
         except BaseException:
             directory.leave()
             raise
+        if snapshot is None:
+            directory.leave()
+        else:
+            self._visit = _Visit(task, snapshot, directory)
+        return snapshot
+
+    def _end_visit(self, task: TaskId | None = None) -> None:
+        """End the reading of a base that another process has open, or only if it is that of `task`."""
+        if self._visit is not None and task in (None, self._visit.task):
+            self._visit.snapshot.close()
+            self._visit.directory.leave()
+            self._visit = None
 
     def has_base(self, task: TaskId) -> bool:
         """Return whether there is a directory for the base of `task`."""
@@ -121,6 +184,8 @@ class StateDirectory:
 
     def seal(self) -> None:
         """Mark the bases that were closed as complete: they stay valid after a restart of the machine."""
+        with self._opening:
+            self._end_visit()
         for directory in self._directories():
             with suppress(FileNotFoundError):
                 directory.seal()
@@ -177,12 +242,23 @@ class StateDirectory:
         return DATA_FILE if self._config["penstock.state.base"] == LMDB else None
 
 
+class _Visit(NamedTuple):
+    """The reading of a base that another process may have open."""
+
+    task: TaskId
+    snapshot: LmdbSnapshot
+    directory: BaseDirectory
+
+
 class _DirectoryBase:
     """A base in its directory, which it leaves when it is closed (implements Base)."""
 
-    def __init__(self, base: Base, directory: BaseDirectory) -> None:
+    def __init__(
+        self, base: Base, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]
+    ) -> None:
         self._base = base
         self._directory = directory
+        self._on_close = on_close
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none."""
@@ -208,9 +284,14 @@ class _DirectoryBase:
         """Return the measurements of the database."""
         return self._base.measured()
 
+    def snapshot(self) -> LmdbSnapshot | None:
+        """Return the present committed state, None of a base that is not LMDB; from any thread."""
+        return self._base.snapshot() if isinstance(self._base, LmdbBase) else None
+
     def close(self) -> None:
         """Release the database and leave the directory."""
         self._base.close()
+        self._on_close(self)
         self._directory.leave()
 
 
