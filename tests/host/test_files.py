@@ -257,6 +257,7 @@ def test_attempts_that_write_one_segment_at_the_same_time_do_not_disturb_one_ano
 
 def test_a_directory_below_has_its_own_name(tmp_path: Path) -> None:
     assert Files("s3://bucket/a?region=x").below("b").uri == "s3://bucket/a/b?region=x"
+    assert Files("fsspec+memory:///a/").below("b").uri == "fsspec+memory:///a/b"
     files = Files(str(tmp_path))
     files.below("b").write("one", b"1")
     assert files.read("b/one") == b"1"

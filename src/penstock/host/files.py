@@ -30,7 +30,6 @@ from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -85,8 +84,8 @@ class Files:
         lower._root = f"{self._root}/{name}"
         lower.uri = lower._root
         if "://" in self.uri:
-            parts = urlsplit(self.uri)
-            lower.uri = parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
+            base, mark, query = self.uri.partition("?")
+            lower.uri = f"{base.rstrip('/')}/{name}{mark}{query}"
         return lower
 
     # ---------- reading
