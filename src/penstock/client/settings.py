@@ -191,6 +191,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "penstock.buffer.max.bytes": "set penstock.batch.max.bytes",
     "penstock.state.remote.dir": _CHECKPOINT,
     "penstock.state.remote.interval.ms": _CHECKPOINT,
+    "penstock.state.shared": "each task has a database of its own",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
     "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,

@@ -612,6 +612,15 @@ KEYS: Mapping[str, ConfigKey] = {
             "The copies of state are made again, from the checkpoint or from changelog topics.",
         ),
         ConfigKey(
+            "penstock.state.shared",
+            boolean,
+            False,
+            "low",
+            "Whether all tasks of a process keep their state in one database: fewer files, and commits and restores "
+            "of different tasks wait for each other.",
+            "The copies of state are made again, from changelog topics.",
+        ),
+        ConfigKey(
             "penstock.state.remote.dir",
             text,
             None,

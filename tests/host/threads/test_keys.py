@@ -29,6 +29,7 @@ OF_THIS_HOST = {
     "penstock.buffer.max.bytes": 4096,
     "penstock.state.remote.dir": "/snapshots",
     "penstock.state.remote.interval.ms": 1_000,
+    "penstock.state.shared": True,
     "poll.ms": 3,
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
@@ -67,9 +68,11 @@ def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.Log
     assert "The configuration poll.ms is ignored: set penstock.poll.ms." in caplog.messages
 
 
-def test_snapshots_of_state_need_a_base_that_others_can_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_only_lmdb_can_do_is_refused_with_rocksdb(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(ConfigError, match=r"penstock\.state\.remote\.dir needs penstock\.state\.base=lmdb"):
         check_keys(config_of(**{"penstock.state.remote.dir": "/snapshots", "penstock.state.base": "rocksdb"}))
+    with pytest.raises(ConfigError, match=r"penstock\.state\.shared needs penstock\.state\.base=lmdb"):
+        check_keys(config_of(**{"penstock.state.shared": True, "penstock.state.base": "rocksdb"}))
     with caplog.at_level(logging.WARNING):
         check_keys(config_of(**{"penstock.state.remote.interval.ms": 1_000}))
     assert caplog.messages == [

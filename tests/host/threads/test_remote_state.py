@@ -112,10 +112,23 @@ def write_first(remote: RemoteWords) -> int:
     return 2
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
-def test_a_lost_disk_costs_the_records_behind_the_snapshot(remote: RemoteWords, guarantee: str, threads: int) -> None:
-    remote.settings |= {"processing.guarantee": guarantee, "num.stream.threads": threads}
+@pytest.mark.parametrize(
+    ("guarantee", "threads", "shared"),
+    [
+        ("at_least_once", 1, False),
+        ("at_least_once", 2, True),
+        ("exactly_once_v2", 1, True),
+        ("exactly_once_v2", 2, False),
+    ],
+)
+def test_a_lost_disk_costs_the_records_behind_the_snapshot(
+    remote: RemoteWords, guarantee: str, threads: int, shared: bool
+) -> None:
+    remote.settings |= {
+        "processing.guarantee": guarantee,
+        "num.stream.threads": threads,
+        "penstock.state.shared": shared,
+    }
     behind = write_first(remote)
     assert remote.restored() == behind
     remote.words.write("w1", "new", "w2")
@@ -253,6 +266,7 @@ def test_each_word_is_counted_once_though_instances_are_killed_while_they_write_
         "penstock.state.remote.dir": str(tmp_path / "remote"),
         "penstock.state.remote.interval.ms": 100,
         "num.stream.threads": threads,
+        "penstock.state.shared": threads == 1,
     }
     group = Group(broker, tmp_path, unique_name, settings, SNAPSHOT_POINTS)
 
@@ -289,9 +303,11 @@ def test_each_word_is_counted_once_though_instances_are_killed_while_they_write_
 
 
 @pytest.mark.one_broker
+@pytest.mark.parametrize("shared", [False, True])
 def test_standbys_begin_with_snapshots_too(
-    remote: RemoteWords, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    remote: RemoteWords, tmp_path: Path, shared: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    remote.settings["penstock.state.shared"] = shared
     write_first(remote)
     shutil.rmtree(remote.settings["state.dir"])
     caplog.set_level(logging.INFO)

@@ -26,6 +26,7 @@ _ACTED_ON: Final = frozenset(
         "penstock.buffer.max.bytes",
         "penstock.state.remote.dir",
         "penstock.state.remote.interval.ms",
+        "penstock.state.shared",
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",
@@ -98,6 +99,11 @@ def check_keys(config: StreamsConfig) -> None:
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"
+        )
+    if config["penstock.state.shared"] and config["penstock.state.base"] == ROCKSDB:
+        raise ConfigError(
+            "penstock.state.shared needs penstock.state.base=lmdb: only one process at a time opens a base that is "
+            "RocksDB, and RocksDB shares files between tasks only in one process. Remove one of both keys."
         )
     if config["penstock.state.remote.dir"] is None:
         if "penstock.state.remote.interval.ms" in config.given():
