@@ -270,9 +270,14 @@ class LmdbBase(LmdbEntries):
 
     def snapshot(self) -> LmdbSnapshot:
         """Return the present committed state, in its own transaction; from any thread. It ends when the map grows or
-        the base is closed: reads of it raise InvalidStateStoreError then."""
+        the base is closed: reads of it raise InvalidStateStoreError then. So does this method if another process has
+        let the map grow since the base was last read here."""
         with self._lock:
-            transaction = self._begin(write=False)
+            try:
+                transaction = self._opened().begin()
+            except lmdb.MapResizedError as error:  # only the thread that reads knows when the map may move
+                why = f"Another process has changed the base {self._path}: read it first."
+                raise InvalidStateStoreError(why) from error
             snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._forget_snapshot)
             self._snapshots.add(snapshot)
             return snapshot
