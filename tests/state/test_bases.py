@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -20,25 +22,31 @@ from hypothesis import strategies as st
 from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError, TaskMigratedError
 from penstock.state import lmdb as lmdb_module
 from penstock.state.api import Base
-from penstock.state.lmdb import LmdbBase
+from penstock.state.lmdb import LmdbBase, snapshot_of
 from penstock.state.memory import MemoryBase
 from penstock.state.rocksdb import RocksDBBase
+from penstock.state.shared_lmdb import SharedLmdb
 
 SMALL_MAP = 1 << 16
 
 
-@pytest.fixture(params=["memory", "lmdb", "rocksdb"])
+@pytest.fixture(params=["memory", "lmdb", "shared lmdb", "rocksdb"])
 def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Base]:
     made: Base
-    match request.param:
-        case "memory":
-            made = MemoryBase()
-        case "lmdb":
-            made = LmdbBase(tmp_path / "base", SMALL_MAP)
-        case _:
-            made = RocksDBBase(tmp_path / "base")
-    yield made
-    made.close()
+    with ExitStack() as opened:
+        match request.param:
+            case "memory":
+                made = MemoryBase()
+            case "lmdb":
+                made = LmdbBase(tmp_path / "base", SMALL_MAP)
+            case "shared lmdb":
+                shared = SharedLmdb(tmp_path / "base")
+                opened.callback(shared.close)
+                made = shared.base("0_1")
+            case _:
+                made = RocksDBBase(tmp_path / "base")
+        yield made
+        made.close()
 
 
 def entries(base: Base, store: str = "s", reverse: bool = False) -> list[tuple[bytes, bytes]]:
@@ -146,7 +154,8 @@ def test_any_content_is_that_of_a_dict(
     directory = tempfile.mkdtemp()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lmdb_module, "_CHUNK", chunk)
-        bases: list[Base] = [LmdbBase(directory, SMALL_MAP), MemoryBase()]
+        shared = SharedLmdb(Path(directory) / "shared")
+        bases: list[Base] = [LmdbBase(directory, SMALL_MAP), shared.base("0_0"), MemoryBase()]
         model: dict[bytes, bytes] = {}
         for number, changes in enumerate(commits):
             for key, value in changes.items():
@@ -169,6 +178,7 @@ def test_any_content_is_that_of_a_dict(
                 assert list(view.range(low, high, False)) == chosen
                 assert list(view.range(low, high, True)) == chosen[::-1]
             base.close()
+        shared.close()
     shutil.rmtree(directory)
 
 
@@ -209,6 +219,8 @@ def test_another_process_sees_the_commit_and_the_larger_map(tmp_path: Path) -> N
     assert base.view("s").get(b"a") == b"1"
     done = run(GROW, tmp_path, "two")
     assert done.stdout.split() == ["two"], done.stderr
+    with pytest.raises(InvalidStateStoreError, match="Another process"):
+        base.snapshot()  # the map must not move while something is read in it
     assert base.stamp() == b"one"  # what was read here still matches the stamp
     assert base.view("s").approximate_num_entries() == 1
     with pytest.raises(TaskMigratedError, match="Another process has advanced the base"):
@@ -218,6 +230,157 @@ def test_another_process_sees_the_commit_and_the_larger_map(tmp_path: Path) -> N
     base.apply({"s": {b"a": b"2"}}, b"three")
     assert base.view("s").get(b"a") == b"2"
     base.close()
+
+
+def test_a_snapshot_stays_as_it_was(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    snapshot = base.snapshot()
+    base.apply({"s": {b"a": None, b"b": b"2"}}, b"two")
+    assert (snapshot.stamp(), list(snapshot.view("s").range(None, None, False))) == (b"one", [(b"a", b"1")])
+    assert list(base.view("s").range(None, None, False)) == [(b"b", b"2")]
+    snapshot.close()
+    snapshot.close()
+    base.close()
+
+
+def test_a_snapshot_ends_when_the_map_moves_or_the_base_is_closed(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path, SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    ended = base.snapshot()
+    entries = ended.view("s").range(None, None, False)
+    base.apply({"s": {number.to_bytes(4, "big"): bytes(4096) for number in range(500)}}, b"two")  # grows the map
+    with pytest.raises(InvalidStateStoreError):
+        next(entries)
+    assert base.stamp() == b"two"
+    last = base.snapshot()
+    base.close()
+    with pytest.raises(InvalidStateStoreError):
+        last.stamp()
+
+
+def test_a_snapshot_of_a_base_of_another_process_stays_while_that_writes(tmp_path: Path) -> None:
+    path = tmp_path / "base"
+    assert snapshot_of(path) is None
+    base = LmdbBase(path, SMALL_MAP)
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.close()
+    before = snapshot_of(path)
+    assert before is not None
+    done = run(GROW, path, "two")
+    assert done.stdout.split() == ["two"], done.stderr
+    assert (before.stamp(), list(before.view("s").range(None, None, False))) == (b"one", [(b"a", b"1")])
+    before.close()
+    after = snapshot_of(path)
+    assert after is not None
+    assert (after.stamp(), after.view("s").approximate_num_entries()) == (b"two", 2001)
+    after.close()
+    base = LmdbBase(path)  # nothing of the snapshots is left open
+    assert base.stamp() == b"two"
+    base.close()
+
+
+def test_bases_share_a_file_and_nothing_else(tmp_path: Path) -> None:
+    shared = SharedLmdb(tmp_path)
+    assert shared.names() == []
+    one, other = shared.base("0_1"), shared.base("0_10")
+    one.apply({"s": {b"a": b"1"}}, b"one")
+    other.apply({"s": {b"a": b"2"}}, b"other")
+    assert (one.stamp(), entries(one)) == (b"one", [(b"a", b"1")])
+    assert one.view("s").approximate_num_entries() == 1
+    one.close()
+    again = shared.base("0_1")
+    assert (again.stamp(), entries(again)) == (b"one", [(b"a", b"1")])
+    again.close()
+    assert shared.empty("0_1")
+    assert not shared.empty("0_1")
+    assert (other.stamp(), entries(other)) == (b"other", [(b"a", b"2")])
+    assert shared.names() == ["0_1", "0_10"]
+    other.close()
+    shared.close()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data.mdb", "lock.mdb"]
+
+
+def test_bases_that_share_a_file_are_written_by_several_threads(tmp_path: Path) -> None:
+    shared = SharedLmdb(tmp_path)
+    errors: list[BaseException] = []
+
+    def write(name: str) -> None:
+        try:
+            base = shared.base(name)
+            for number in range(200):
+                base.apply({"s": {b"%d" % (number % 7): name.encode()}}, b"%d" % number)
+                assert dict(base.view("s").range(None, None, False)).get(b"%d" % (number % 7)) == name.encode()
+            assert {value for _, value in entries(base)} == {name.encode()}
+            base.close()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=write, args=(f"0_{number}",)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    shared.close()
+
+
+def test_an_idle_base_does_not_keep_the_pages_that_others_replace(tmp_path: Path) -> None:
+    shared = SharedLmdb(tmp_path)
+    idle, busy = shared.base("0_0"), shared.base("0_1")
+    idle.apply({"s": {b"a": b"1"}}, b"one")
+    assert entries(idle) == [(b"a", b"1")]
+    content: dict[bytes, bytes | None] = {b"%03d" % number: bytes(1000) for number in range(100)}
+    for number in range(50):
+        busy.apply({"s": content}, b"%d" % number)
+    assert (tmp_path / "data.mdb").stat().st_size < 10 * 100 * 1000
+    idle.close()
+    busy.close()
+    shared.close()
+
+
+def test_a_shared_file_that_is_full_says_so(tmp_path: Path) -> None:
+    shared = SharedLmdb(tmp_path, SMALL_MAP)
+    base = shared.base("0_0")
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    with pytest.raises(ProcessorStateError, match="0_0 is full"):
+        base.apply({"s": {b"%d" % number: bytes(1000) for number in range(100)}}, b"two")
+    assert (base.stamp(), entries(base)) == (b"one", [(b"a", b"1")])
+    base.close()
+    shared.close()
+
+
+SHARING = """
+import sys
+from pathlib import Path
+from penstock.state.shared_lmdb import SharedLmdb
+shared = SharedLmdb(Path(sys.argv[1]))
+mine, theirs = shared.base("0_1"), shared.base("0_0")
+mine.apply({"s": {b"a": b"of another process"}}, b"mine")
+theirs.apply({"s": {b"a": b"2"}}, b"two")
+print(theirs.stamp().decode())
+"""
+
+
+def test_processes_share_a_file_of_bases(tmp_path: Path) -> None:
+    shared = SharedLmdb(tmp_path)
+    base = shared.base("0_0")
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    snapshot = base.snapshot()
+    done = run(SHARING, tmp_path)
+    assert done.stdout.split() == ["two"], done.stderr
+    assert (snapshot.stamp(), snapshot.view("s").get(b"a")) == (b"one", b"1")
+    with pytest.raises(TaskMigratedError, match="Another process has advanced the base"):
+        base.apply({"s": {b"a": b"3"}}, b"three")
+    assert base.stamp() == b"two"
+    base.apply({"s": {b"a": b"3"}}, b"three")
+    base.close()
+    with pytest.raises(InvalidStateStoreError):
+        snapshot.stamp()
+    other = shared.base("0_1")
+    assert entries(other) == [(b"a", b"of another process")]
+    other.close()
+    shared.close()
 
 
 def test_a_damaged_file_begins_empty(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

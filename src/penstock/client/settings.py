@@ -146,6 +146,7 @@ _ASSIGNMENT = "Spark assigns tasks to its executors, and each of them can build 
 _SERDES = "operators that read and write topics take serdes, or set default.key.serde and default.value.serde"
 _JAVA_CLASS = "it names a Java class"
 _PARTITIONER = "librdkafka has one partitioner for all records; see sticky.partitioning.linger.ms"
+_CHECKPOINT = "the checkpoint has the state; set penstock.checkpoint.dir"
 _COMPRESSION = "librdkafka has one key for all codecs; set compression.level"
 
 _METRICS = ("metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms")
@@ -188,6 +189,9 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "partitioner.class": f"{_JAVA_CLASS}; pass a StreamPartitioner to Produced",
     "partitioner.ignore.keys": _PARTITIONER,
     "penstock.buffer.max.bytes": "set penstock.batch.max.bytes",
+    "penstock.state.remote.dir": _CHECKPOINT,
+    "penstock.state.remote.interval.ms": _CHECKPOINT,
+    "penstock.state.shared": "each task has a database of its own",
     "penstock.topology.weight": "Spark shares its cores between the queries of all topologies",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,

@@ -620,6 +620,30 @@ KEYS: Mapping[str, ConfigKey] = {
             "The copies of state are made again, from the checkpoint or from changelog topics.",
         ),
         ConfigKey(
+            "penstock.state.shared",
+            boolean,
+            False,
+            "low",
+            "Whether all tasks of a process keep their state in one database: fewer files, and commits and restores "
+            "of different tasks wait for each other.",
+            "The copies of state are made again, from changelog topics.",
+        ),
+        ConfigKey(
+            "penstock.state.remote.dir",
+            text,
+            None,
+            "medium",
+            "Directory, or URI of a file system of pyarrow, for snapshots of the state of tasks, with which an empty "
+            "disk begins; not set: it begins with the changelogs.",
+        ),
+        ConfigKey(
+            "penstock.state.remote.interval.ms",
+            whole(1),
+            600_000,
+            "low",
+            "Time in ms between two snapshots of the state of a task in penstock.state.remote.dir.",
+        ),
+        ConfigKey(
             "penstock.uncommitted.max.bytes",
             whole(1024),
             128 * 1024 * 1024,

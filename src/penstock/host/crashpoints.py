@@ -67,6 +67,13 @@ And of an instance on the threads host, the epoch being the number of commits si
     state.sealed            the instance ends, and some of its bases are marked as complete
     state.cleaned           the state of a task that others have is deleted
 
+And where it writes, or begins with, a snapshot of `penstock.state.remote.dir`:
+
+    snapshot.segment        a segment of a snapshot is durable, nothing names it
+    snapshot.torn_write     all of them are, and what names them is written under its temporary name
+    snapshot.written        the snapshot is there, older ones are not deleted
+    snapshot.loaded         the base of a task has a part of a snapshot
+
 And of `penstock redrive` and `penstock mirror`, the epoch being the number of transactions since the start:
 
     transfer.fenced         earlier processes are fenced, the progress is not read
@@ -141,6 +148,13 @@ THREADS_POINTS = (
     "state.cleaned",
 )
 
+SNAPSHOT_POINTS = (
+    "snapshot.segment",
+    "snapshot.torn_write",
+    "snapshot.written",
+    "snapshot.loaded",
+)
+
 TRANSFER_POINTS = (
     "transfer.fenced",
     "transfer.read",
@@ -164,7 +178,8 @@ def _orders() -> tuple[_Order, ...]:
 def _order(text: str) -> _Order:
     head, _, also = text.partition(":")
     point, _, epoch = head.partition("@")
-    is_point = point in (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS, *TRANSFER_POINTS)
+    known = (*POINTS, *TOPOLOGY_POINTS, *SAVEPOINT_POINTS, *THREADS_POINTS, *SNAPSHOT_POINTS, *TRANSFER_POINTS)
+    is_point = point in known
     if not is_point or also not in ("", "jvm", "driver", "group", "stop"):
         raise ValueError(
             f"PENSTOCK_CRASH_POINTS: {text!r} is not a crash point: expected one of {', '.join(POINTS)}, then "

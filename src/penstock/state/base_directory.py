@@ -3,7 +3,7 @@
     <path>/<name>   the database, in a directory of the same name
     <path>/owner    the application run that uses it, and how often in a row a process died with it open
     <path>/open.*   one for each process that has it open, locked by that process
-    <path>/read.*   one for each process of another program that reads it, locked by that process
+    <path>/read.*   one for each process that reads it and has no part in it, locked by that process
     <path>/seal     size and digest of the database, once the run was closed in an orderly way
     <path>/lock     held while any of these is read or changed; its time is that of the last use
 
@@ -93,6 +93,17 @@ class BaseDirectory:
             if not self.database.exists():
                 return None
             if (self._path / "seal").exists() and not self._is_what_was_sealed():
+                return None
+            self._marker = _made(self._path / f"read.{uuid.uuid4().hex}")
+        return self.database
+
+    def visit_own(self) -> Path | None:
+        """Read the base of this run, which another process of it may have open, from now on, until `leave`; return the
+        directory of the database, None if there is none of this run."""
+        if not self.database.exists():
+            return None
+        with _locked(self._path):
+            if not self.database.exists() or self._read_owner()[0] != self._process_id:
                 return None
             self._marker = _made(self._path / f"read.{uuid.uuid4().hex}")
         return self.database

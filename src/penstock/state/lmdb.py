@@ -1,5 +1,5 @@
 """The base on disk: one LMDB environment a task; several processes of a machine may have it open, one writes at a time.
-The only importer of lmdb.
+Only this module and `shared_lmdb` import lmdb.
 
 Rules:
 - One database holds the entries of all stores, each key behind two bytes for its store; another holds the stamp, the
@@ -9,7 +9,8 @@ Rules:
   of the bytes.
 - All reads go through one read transaction, taken when first needed and given up by `apply` and `clear`: what was read
   is the state that `stamp` named. `apply` fails if another process has moved the base since.
-- The map begins at 1 GiB of address space (not of disk) and doubles when it is full.
+- The map begins at 1 GiB of address space (not of disk) and doubles when it is full. It moves then, so snapshots that
+  this process has taken of it end; those of other processes (`snapshot_of`) do not.
 - Nothing is synced: a base is a copy, segments are the truth. Whether what is on the disk can be trusted is decided
   before it is opened (`base_directory`): LMDB has no checksums, and a damaged file may give wrong entries or end the
   process. What LMDB notices itself is a CorruptedBaseError; a file that it cannot open at all is replaced by an empty
@@ -22,6 +23,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -61,11 +63,11 @@ _FIRST_CHUNK, _CHUNK = 8, 512
 
 _ENTRIES = b"entries"
 _META = b"meta"
-_STAMP = b"stamp"
+STAMP = b"stamp"
 _NUMBER = b"number:"
 _COUNT = b"count:"
 
-_DAMAGED = (
+DAMAGED = (
     lmdb.InvalidError,
     lmdb.CorruptedError,
     lmdb.PageNotFoundError,
@@ -81,28 +83,18 @@ _DAMAGED = (
 """What LMDB raises for a file that is not whole, and for nothing else that is done here."""
 
 
-class LmdbBase:
-    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore)."""
+class LmdbEntries(ABC):
+    """The entries and the stamp of one base, in two databases of an LMDB environment (implements Base)."""
 
-    def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
-        """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
-
-        Raises ProcessorStateError if it cannot be opened.
-        """
-        self._path = Path(path)
-        self._process = os.getpid()
-        self._reading: lmdb.Transaction | None = None
-        self._size: int | None = None
-        try:
-            private_directory(self._path)
-            self._environment: lmdb.Environment | None = self._open_or_empty(map_bytes)
-        except (OSError, lmdb.Error) as error:
-            raise self._failed("cannot be opened", error) from error
+    _path: Path
+    _entries: Any
+    _meta: Any
+    _size: int | None = None
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none, as of the transaction that all reads
         use."""
-        return self._get(_STAMP, self._meta)
+        return self._get(STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
         """Return the committed entries of one store."""
@@ -117,7 +109,7 @@ class LmdbBase:
 
         def write(transaction: lmdb.Transaction) -> None:
             self._apply_changes(transaction, changes)
-            transaction.put(_STAMP, stamp, db=self._meta)
+            transaction.put(STAMP, stamp, db=self._meta)
 
         self._write(write)
 
@@ -136,7 +128,7 @@ class LmdbBase:
             self._drop_all(transaction)
             for changes in commits():
                 self._apply_changes(transaction, changes)
-            transaction.put(_STAMP, stamp, db=self._meta)
+            transaction.put(STAMP, stamp, db=self._meta)
 
         self._write(write)
 
@@ -144,17 +136,13 @@ class LmdbBase:
         """Drop all entries and the stamp, in one transaction; raises as `apply`."""
         self._write(self._drop_all)
 
+    @abstractmethod
     def close(self) -> None:
-        """Close the environment; later calls raise InvalidStateStoreError."""
-        if self._environment is not None:
-            self._end_reading()
-            self._environment.close()
-            self._environment = None
+        """Release the base; later calls raise InvalidStateStoreError."""
 
+    @abstractmethod
     def snapshot(self) -> LmdbSnapshot:
-        """Return the present committed state, in its own transaction. The map cannot grow while one is open:
-        give the base a map that is large enough."""
-        return LmdbSnapshot(self._path, _begin(self._opened(), write=False), self._entries, self._meta)
+        """Return the present committed state, in its own transaction; from any thread."""
 
     # ---------- for views
 
@@ -166,9 +154,9 @@ class LmdbBase:
         """Return how many entries a store has."""
         return int.from_bytes(self._get(_COUNT + number, self._meta) or b"", "big")
 
+    @abstractmethod
     def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
         """Return a cursor over the entries; close it before the next `apply`."""
-        return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value under a key as it is stored; raises CorruptedBaseError."""
@@ -180,38 +168,23 @@ class LmdbBase:
 
     # ---------- helpers
 
+    @abstractmethod
     def _get(self, key: bytes, database: Any) -> bytes | None:
-        try:
-            return cast("bytes | None", self._reader().get(key, db=database))
-        except _DAMAGED as error:
-            raise self.corrupted(error) from error
+        """Return what a database has under a key; raises CorruptedBaseError."""
 
-    def _open_or_empty(self, map_bytes: int) -> lmdb.Environment:
-        try:
-            return self._open(map_bytes)
-        except _DAMAGED as error:
-            _log.warning("The base %s is damaged (%s): it starts empty.", self._path, error)
-        for name in (DATA_FILE, "lock.mdb"):
-            (self._path / name).unlink(missing_ok=True)
-        return self._open(map_bytes)
+    @abstractmethod
+    def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
+        """Run `action` in a write transaction that follows what was read."""
 
-    def _open(self, map_bytes: int) -> lmdb.Environment:
-        environment = _growing(
-            lambda: lmdb.open(
-                str(self._path),
-                map_size=map_bytes,
-                sync=False,
-                metasync=False,
-                max_dbs=2,
-                max_readers=_MAX_READERS,
-                mode=FILE_MODE,
-            )
+    def _moved(self) -> TaskMigratedError:
+        return TaskMigratedError(
+            f"Another process has advanced the base {self._path}: this one must read its stamp again."
         )
-        environment.reader_check()  # frees the places of readers that were killed
-        with _begin(environment, write=True) as transaction:
-            self._entries = environment.open_db(_ENTRIES, txn=transaction)
-            self._meta = environment.open_db(_META, txn=transaction)
-        return environment
+
+    def _open_databases(self, environment: lmdb.Environment, transaction: lmdb.Transaction, prefix: bytes) -> None:
+        """Open or make the two databases. prefix: of their names."""
+        self._entries = environment.open_db(prefix + _ENTRIES, txn=transaction)
+        self._meta = environment.open_db(prefix + _META, txn=transaction)
 
     def _drop_all(self, transaction: lmdb.Transaction) -> None:
         transaction.drop(self._entries, delete=False)
@@ -255,6 +228,89 @@ class LmdbBase:
             transaction.put(name, number, db=self._meta)
         return number
 
+    def _bytes(self, transaction: lmdb.Transaction) -> int:
+        """Return the bytes of the pages that have the entries."""
+        stat = transaction.stat(self._entries)
+        return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+    def _failed(self, what: str, error: Exception) -> ProcessorStateError:
+        return ProcessorStateError(
+            f"The base {self._path} {what}: {error}. Is there space on the disk, may this user write there, "
+            "and is it not open in this process already?"
+        )
+
+
+class LmdbBase(LmdbEntries):
+    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore)."""
+
+    def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
+        """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
+
+        Raises ProcessorStateError if it cannot be opened.
+        """
+        self._path = Path(path)
+        self._process = os.getpid()
+        self._reading: lmdb.Transaction | None = None
+        self._snapshots: set[LmdbSnapshot] = set()
+        self._lock = threading.RLock()  # of the snapshots, which other threads take and close
+        try:
+            private_directory(self._path)
+            self._environment: lmdb.Environment | None = opened_or_empty(self._path, lambda: self._open(map_bytes))
+        except (OSError, lmdb.Error) as error:
+            raise self._failed("cannot be opened", error) from error
+
+    def close(self) -> None:
+        """Close the environment; later calls raise InvalidStateStoreError."""
+        with self._lock:
+            if self._environment is not None:
+                self._end_snapshots()
+                self._end_reading()
+                self._environment.close()
+                self._environment = None
+
+    def snapshot(self) -> LmdbSnapshot:
+        """Return the present committed state, in its own transaction; from any thread. It ends when the map grows or
+        the base is closed: reads of it raise InvalidStateStoreError then. So does this method if another process has
+        let the map grow since the base was last read here."""
+        with self._lock:
+            try:
+                transaction = self._opened().begin()
+            except lmdb.MapResizedError as error:  # only the thread that reads knows when the map may move
+                why = f"Another process has changed the base {self._path}: read it first."
+                raise InvalidStateStoreError(why) from error
+            snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._forget_snapshot)
+            self._snapshots.add(snapshot)
+            return snapshot
+
+    def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
+        """Return a cursor over the entries; close it before the next `apply`."""
+        return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
+
+    # ---------- helpers
+
+    def _get(self, key: bytes, database: Any) -> bytes | None:
+        try:
+            return cast("bytes | None", self._reader().get(key, db=database))
+        except DAMAGED as error:
+            raise self.corrupted(error) from error
+
+    def _open(self, map_bytes: int) -> lmdb.Environment:
+        environment = _growing(
+            lambda: lmdb.open(
+                str(self._path),
+                map_size=map_bytes,
+                sync=False,
+                metasync=False,
+                max_dbs=2,
+                max_readers=_MAX_READERS,
+                mode=FILE_MODE,
+            )
+        )
+        environment.reader_check()  # frees the places of readers that were killed
+        with _growing(lambda: environment.begin(write=True), lambda: environment.set_mapsize(0)) as transaction:
+            self._open_databases(environment, transaction, b"")
+        return environment
+
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
         """Run `action` in a write transaction that follows what was read, as often as the map must grow for it."""
         environment = self._opened()
@@ -262,18 +318,16 @@ class LmdbBase:
         self._end_reading()
         for _ in range(_MOST_DOUBLINGS):
             try:
-                with _begin(environment, write=True) as transaction:
+                with self._begin(write=True) as transaction:
                     if transaction.id() != seen + 1:
-                        raise TaskMigratedError(
-                            f"Another process has advanced the base {self._path}: this one must read its stamp again."
-                        )
+                        raise self._moved()
                     action(transaction)
                     size = self._bytes(transaction)
                 self._size = size
                 return
             except lmdb.MapFullError:
-                environment.set_mapsize(environment.info()["map_size"] * 2)
-            except _DAMAGED as error:
+                self._resize(environment.info()["map_size"] * 2)
+            except DAMAGED as error:
                 raise self.corrupted(error) from error
             except lmdb.Error as error:
                 raise self._failed("cannot be written", error) from error
@@ -282,20 +336,32 @@ class LmdbBase:
             "spread the state over more tasks."
         )
 
-    def _bytes(self, transaction: lmdb.Transaction) -> int:
-        """Return the bytes of the pages that have the entries."""
-        stat = transaction.stat(self._entries)
-        return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
-
     def _reader(self) -> lmdb.Transaction:
         if self._reading is None:
-            self._reading = _begin(self._opened(), write=False)
+            self._reading = self._begin(write=False)
         return self._reading
 
     def _end_reading(self) -> None:
         if self._reading is not None:
             self._reading.abort()
             self._reading = None
+
+    def _begin(self, write: bool) -> lmdb.Transaction:
+        """Return a new transaction, in a map of the size that other processes may have given it."""
+        return _growing(lambda: self._opened().begin(write=write), lambda: self._resize(0))
+
+    def _resize(self, map_bytes: int) -> None:
+        """Give the map another size (0: that of the file), which no transaction of this process may see."""
+        with self._lock:
+            self._end_snapshots()
+            self._opened().set_mapsize(map_bytes)
+
+    def _end_snapshots(self) -> None:
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+
+    def _forget_snapshot(self, snapshot: LmdbSnapshot) -> None:
+        self._snapshots.discard(snapshot)
 
     def _opened(self) -> lmdb.Environment:
         if self._environment is None:
@@ -306,27 +372,30 @@ class LmdbBase:
             )
         return self._environment
 
-    def _failed(self, what: str, error: Exception) -> ProcessorStateError:
-        return ProcessorStateError(
-            f"The base {self._path} {what}: {error}. Is there space on the disk, may this user write there, "
-            "and is it not open in this process already?"
-        )
-
 
 class LmdbSnapshot:
     """A base as it was at one commit (implements BaseSnapshot): a read transaction, which one thread uses at a time."""
 
-    def __init__(self, path: Path, transaction: lmdb.Transaction, entries: Any, meta: Any) -> None:
-        """Read the databases `entries` and `meta` of the base `path` in `transaction`."""
+    def __init__(
+        self,
+        path: Path,
+        transaction: lmdb.Transaction,
+        entries: Any,
+        meta: Any,
+        on_close: Callable[[LmdbSnapshot], object],
+    ) -> None:
+        """Read the databases `entries` and `meta` of the base `path` in `transaction`. on_close: called once, behind
+        the end of the transaction."""
         self._path = path
         self._transaction: lmdb.Transaction | None = transaction
         self._entries = entries
         self._meta = meta
+        self._on_close = on_close
         self._lock = threading.Lock()
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the commit, None for an empty base."""
-        return self._get(_STAMP, self._meta)
+        return self._get(STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
         """Return the entries of one store."""
@@ -335,9 +404,11 @@ class LmdbSnapshot:
     def close(self) -> None:
         """End the transaction; later reads raise InvalidStateStoreError."""
         with self._lock:
-            if self._transaction is not None:
-                self._transaction.abort()
-                self._transaction = None
+            if self._transaction is None:
+                return
+            self._transaction.abort()
+            self._transaction = None
+        self._on_close(self)
 
     # ---------- for views
 
@@ -367,7 +438,7 @@ class LmdbSnapshot:
         with self._lock:
             try:
                 return cast("bytes | None", self._opened().get(key, db=database))
-            except _DAMAGED as error:
+            except DAMAGED as error:
                 raise self.corrupted(error) from error
 
     def _opened(self) -> lmdb.Transaction:
@@ -378,10 +449,35 @@ class LmdbSnapshot:
         return self._transaction
 
 
+def snapshot_of(path: Path) -> LmdbSnapshot | None:
+    """Return the committed state of the base in the directory `path`, which another process may have open and this one
+    has not, in an environment of its own; None if there is nothing in it.
+
+    Raises ProcessorStateError if it cannot be read.
+    """
+    if not (path / DATA_FILE).is_file():
+        return None
+    try:
+        environment = _growing(
+            lambda: lmdb.open(str(path), readonly=True, create=False, max_dbs=2, max_readers=_MAX_READERS)
+        )
+        try:
+            transaction = _growing(environment.begin, lambda: environment.set_mapsize(0))
+            entries, meta = (environment.open_db(name, transaction, create=False) for name in (_ENTRIES, _META))
+        except BaseException:
+            environment.close()
+            raise
+    except lmdb.NotFoundError:
+        return None
+    except lmdb.Error as error:
+        raise ProcessorStateError(f"The base {path} cannot be read: {error}") from error
+    return LmdbSnapshot(path, transaction, entries, meta, lambda _: environment.close())
+
+
 class _LmdbView:
     """The committed entries of one store (implements BaseView)."""
 
-    def __init__(self, base: LmdbBase | LmdbSnapshot, store_name: str) -> None:
+    def __init__(self, base: LmdbEntries | LmdbSnapshot, store_name: str) -> None:
         self._base = base
         self._store_name = store_name
 
@@ -404,7 +500,7 @@ class _LmdbView:
         try:
             with self._base.cursor() as cursor:
                 found = dict(cast(_Entries, cursor.getmulti(sorted(stored))))  # in order: each page is met once
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise self._base.corrupted(error) from error
         return list(map(found.get, stored))
 
@@ -424,7 +520,7 @@ class _LmdbView:
         while True:
             try:
                 chunk = self._read_backwards(low, high) if reverse else self._read_forwards(low, high, size)
-            except _DAMAGED as error:
+            except DAMAGED as error:
                 raise self._base.corrupted(error) from error
             if not chunk:
                 return
@@ -470,9 +566,15 @@ def _corrupted(path: Path, error: Exception) -> CorruptedBaseError:
     return CorruptedBaseError(str(path), str(error))
 
 
-def _begin(environment: lmdb.Environment, write: bool) -> lmdb.Transaction:
-    """Return a new transaction, in a map of the size that other processes may have given it."""
-    return _growing(lambda: environment.begin(write=write), lambda: environment.set_mapsize(0))
+def opened_or_empty(path: Path, open_environment: Callable[[], lmdb.Environment]) -> lmdb.Environment:
+    """Return the environment in the directory `path`; a file that LMDB cannot read is replaced by an empty one."""
+    try:
+        return open_environment()
+    except DAMAGED as error:
+        _log.warning("The base %s is damaged (%s): it starts empty.", path, error)
+    for name in (DATA_FILE, "lock.mdb"):
+        (path / name).unlink(missing_ok=True)
+    return open_environment()
 
 
 def _growing(action: Callable[[], _T], adapt: Callable[[], None] = lambda: None) -> _T:

@@ -15,7 +15,7 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.record import RecordBatch, TopicPartition
-from penstock.state.api import Base, StoreBuilder
+from penstock.state.api import Base, Changes, StoreBuilder
 from penstock.state.build import restore_store
 
 
@@ -42,6 +42,10 @@ class ChangelogStamp:
         """Return the stamp that `data` was made from."""
         layouts, offsets, processor_metadata = orjson.loads(data)
         return ChangelogStamp(layouts, {TopicPartition(t, p): offset for t, p, offset in offsets}, processor_metadata)
+
+
+_PARTIAL = ChangelogStamp().encode()
+"""Of a base without stores, which no task with state takes for its own."""
 
 
 def layouts_of(stores: Mapping[str, StoreBuilder]) -> dict[str, str]:
@@ -94,6 +98,23 @@ class ChangelogCopy:
         """Take that `next_offset` is next for `store`, though no record is before it; the base keeps it with what is
         applied next."""
         self._offsets[self._changelogs[store]] = next_offset
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was applied yet."""
+        return not self._offsets
+
+    def fill(self, changes: Changes) -> None:
+        """Apply a part of a state that does not come from the changelogs. Until `filled` is called, whoever opens the
+        base empties it."""
+        self.base.apply(changes, _PARTIAL)
+
+    def filled(self, offsets: Mapping[TopicPartition, int], processor_metadata: Mapping[str, int]) -> None:
+        """Take what was filled as the state behind all records before `offsets`."""
+        self._offsets.update(offsets)
+        self._metadata.update(processor_metadata)
+        self._before = dict(processor_metadata)
+        self.base.apply({}, self.stamp.encode())
 
     def clear(self) -> None:
         """Forget all entries and begin at the beginning of the changelogs: they no longer have what the base was made

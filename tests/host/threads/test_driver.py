@@ -161,7 +161,11 @@ def test_what_was_read_of_a_repartition_topic_is_deleted(words: WordCount) -> No
         assert host.close(60_000)
 
 
-def test_stores_are_restored_only_where_the_disk_does_not_have_them(words: WordCount, tmp_path: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_stores_are_restored_only_where_the_disk_does_not_have_them(
+    words: WordCount, tmp_path: Path, shared: bool
+) -> None:
+    words.settings["penstock.state.shared"] = shared
     words.write("a b", "a c")
     words.run_to_end(words.host())
     same_disk, other_disk = Restores(), Restores()

@@ -57,9 +57,9 @@ def test_tasks_and_commits_are_measured() -> None:
     now = [0]
     figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
     figures.commit_ended(0)  # none has begun
-    figures.commit_began()
+    figures.commit_began(0)
     now[0] = 5
-    figures.commit_began()
+    figures.commit_began(0)
     now[0] = 7
     figures.commit_ended(7)
     figures.take(v.Prepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
@@ -76,7 +76,7 @@ def test_a_commit_is_split_into_its_phases() -> None:
     figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
     for records in (3, 4):
         figures.take(v.Ran(TASK, records=records, nanoseconds=records * 1_000_000))
-    figures.commit_began()
+    figures.commit_began(0)
     for event, took in ((v.Prepared(TASK, (), {}), 5), (v.Written({}), 20), (v.TransactionCommitted({}), 10)):
         now[0] += took
         figures.take(event)
@@ -100,12 +100,12 @@ def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
     runner.do(v.Run(task, [(partition, records)], NO_WAIT, 1_000_000))
     now = [0]
     figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
-    figures.commit_began()
+    figures.commit_began(0)
     figures.take(runner.do(v.Prepare(task, 1_000_000)))
     figures.commit_ended(1_000_000)  # none was made: what was sent is sent again
     assert figures.measured().output_ages == {}
     runner.do(v.Run(task, [(partition, RecordBatch.of([(b"k", b"v", 1_500_000, 2, ())]))], NO_WAIT, 2_000_000))
-    figures.commit_began()
+    figures.commit_began(0)
     figures.take(runner.do(v.Prepare(task, 2_000_000)))
     figures.take(v.Applied(task, None))
     figures.commit_ended(2_100_000)

@@ -27,6 +27,9 @@ OF_THIS_HOST = {
     "num.standby.replicas": 1,
     "num.stream.threads": 1,
     "penstock.buffer.max.bytes": 4096,
+    "penstock.state.remote.dir": "/snapshots",
+    "penstock.state.remote.interval.ms": 1_000,
+    "penstock.state.shared": True,
     "penstock.topology.weight": 3,
     "poll.ms": 3,
     "probing.rebalance.interval.ms": 60_000,
@@ -64,6 +67,18 @@ def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.Log
         warn_of_rows_without_effect(config_of(**OF_THIS_HOST), ())
     assert sorted(message.split()[2] for message in caplog.messages) == sorted(OF_THIS_HOST)
     assert "The configuration poll.ms is ignored: set penstock.poll.ms." in caplog.messages
+
+
+def test_what_only_lmdb_can_do_is_refused_with_rocksdb(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(ConfigError, match=r"penstock\.state\.remote\.dir needs penstock\.state\.base=lmdb"):
+        check_keys(config_of(**{"penstock.state.remote.dir": "/snapshots", "penstock.state.base": "rocksdb"}))
+    with pytest.raises(ConfigError, match=r"penstock\.state\.shared needs penstock\.state\.base=lmdb"):
+        check_keys(config_of(**{"penstock.state.shared": True, "penstock.state.base": "rocksdb"}))
+    with caplog.at_level(logging.WARNING):
+        check_keys(config_of(**{"penstock.state.remote.interval.ms": 1_000}))
+    assert caplog.messages == [
+        "The configuration penstock.state.remote.interval.ms is ignored: set penstock.state.remote.dir too."
+    ]
 
 
 def test_keys_of_spark_are_named_here(caplog: pytest.LogCaptureFixture) -> None:

@@ -209,7 +209,11 @@ def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
 ) -> None:
     draw = random.Random(seed)
     threads = 1 + seed % 2
-    settings = {"num.standby.replicas": seed % 4 // 2, "num.stream.threads": threads}
+    settings = {
+        "num.standby.replicas": seed % 4 // 2,
+        "num.stream.threads": threads,
+        "penstock.state.shared": seed % 8 >= 4,
+    }
     group = Group(broker, tmp_path, unique_name, settings)
     strikes = STRIKES if threads == 1 else (*STRIKES, "kill a worker")
     try:

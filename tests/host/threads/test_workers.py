@@ -85,8 +85,8 @@ def topology() -> Topology:
 class Workers:
     """Two processes, each action answered before the next (implements inline.Processing)."""
 
-    def __init__(self, directory: Path, number: int = 2) -> None:
-        self.config = config_in(directory)
+    def __init__(self, directory: Path, number: int = 2, **settings: Any) -> None:
+        self.config = config_in(directory, **settings)
         self.layout = layout_in(self.config)
         self.directory = StateDirectory(self.config)
         self.directory.acquire()
@@ -114,7 +114,7 @@ class Workers:
     def forget(self) -> None:
         """Lose the disk."""
         for path in self.path.iterdir():
-            if path.is_dir():
+            if path.is_dir() and path.name != "shared":  # which processes have open: it has nothing without the others
                 shutil.rmtree(path)
         self.errors.clear()
 
@@ -123,7 +123,7 @@ class Workers:
         self.directory.release()
 
 
-def config_in(directory: Path) -> StreamsConfig:
+def config_in(directory: Path, **settings: Any) -> StreamsConfig:
     return StreamsConfig(
         {
             "application.id": "app",
@@ -133,6 +133,7 @@ def config_in(directory: Path) -> StreamsConfig:
             "default.value.serde": Serdes.string(),
             "penstock.restart.backoff.ms": 0,
             "penstock.restart.max.attempts": 1,
+            **settings,
         },
         environment={},
     )
@@ -142,9 +143,9 @@ def layout_in(config: StreamsConfig, of: Callable[[], Topology] = topology) -> L
     return layout_of(built_topology(of(), "app"), config, TOPICS)
 
 
-@pytest.fixture(scope="module")
-def workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
-    made = Workers(tmp_path_factory.mktemp("state"))
+@pytest.fixture(scope="module", params=[False, True], ids=["own", "shared"])
+def workers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workers]:
+    made = Workers(tmp_path_factory.mktemp("state"), **{"penstock.state.shared": request.param})
     yield made
     made.close()
 

@@ -51,8 +51,10 @@ from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.host.threads.remote_snapshots import RemoteSnapshots
+from penstock.host.threads.remote_state import RemoteState, SnapshotWriter, remote_snapshots
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.standbys import Standbys, StatePositions
+from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
@@ -353,7 +355,9 @@ class ThreadsHost:
         )
         fetcher = ConfluentFetcher(self._config)
         opened.callback(fetcher.close)
-        standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base)
+        snapshots = remote_snapshots(config)
+        fill = no_snapshots if snapshots is None else RemoteState(layout, snapshots, admin, self._clock).fill
+        standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base, fill)
         self._standbys = standbys
         positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
         opened.callback(positions.close)
@@ -367,6 +371,7 @@ class ThreadsHost:
             self._restore_listener,
             self._stopped.is_set,
             standbys,
+            fill,
         )
         targets = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
@@ -409,9 +414,27 @@ class ThreadsHost:
             )
         )
         opened.callback(self._queries.close)
+        if snapshots is not None:
+            writer = self._snapshot_writer(layout, snapshots, processing)
+            opened.callback(writer.close, LAST_SECONDS)
+            writer.start()
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
+
+    def _snapshot_writer(self, layout: Layout, snapshots: RemoteSnapshots, processing: Processing) -> SnapshotWriter:
+        """Return what writes snapshots of the tasks that run in `processing`."""
+        return SnapshotWriter(
+            f"penstock-{self._application_id}-snapshots",
+            layout,
+            snapshots,
+            self._directory,
+            processing.open_tasks,
+            lambda: self._figures.commit,
+            partial(ConfluentAdmin, self._config, _ENDS_MS),
+            self._clock,
+            self._config["penstock.state.remote.interval.ms"],
+        )
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in

@@ -31,10 +31,11 @@ _LAG_MS = 1_000
 
 
 class Commit(NamedTuple):
-    """A commit of the instance: its number since the start, and when it was made (ms)."""
+    """A commit of the instance: its number since the start, when it was made, and when it began (ms)."""
 
     number: int
     time_ms: int
+    began_ms: int = 0
 
 
 class Since(NamedTuple):
@@ -66,6 +67,7 @@ class Figures:
         self._created: set[TaskId] = set()
         self._poll_began = 0
         self._commit_began: int | None = None
+        self._commit_began_ms = 0
         self._is_committed = False
         self._prepared_at = self._durable_at = 0
         self._since = Since()
@@ -140,10 +142,10 @@ class Figures:
             self._measurements.take(Operation(POLL), Measurement(1, took, took, took), now)
             self._measurements.take(Operation(POLL_RECORDS), Measurement(1, number, number, number), now)
 
-    def commit_began(self) -> None:
-        """Measure a commit from now on, if none is being measured."""
+    def commit_began(self, now_ms: int) -> None:
+        """Measure a commit from now on, if none is being measured. now_ms: of the clock of the machine."""
         if self._commit_began is None:
-            self._commit_began = self._elapsed_ms()
+            self._commit_began, self._commit_began_ms = self._elapsed_ms(), now_ms
 
     def commit_ended(self, now_ms: int) -> None:
         """Add how long the commit took, if one is being measured, whether it was made or not. now_ms: of the clock of
@@ -154,7 +156,7 @@ class Figures:
             took = float(now - began)
             made, self._is_committed = self._is_committed, False
             if made:
-                self.commit = Commit(self.commit.number + 1, now_ms)
+                self.commit = Commit(self.commit.number + 1, now_ms, self._commit_began_ms)
             with self._lock:
                 if made:
                     self._keep(began, now, now_ms)

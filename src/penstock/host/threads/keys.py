@@ -24,6 +24,9 @@ _ACTED_ON: Final = frozenset(
         "num.standby.replicas",
         "num.stream.threads",
         "penstock.buffer.max.bytes",
+        "penstock.state.remote.dir",
+        "penstock.state.remote.interval.ms",
+        "penstock.state.shared",
         "penstock.topology.weight",
         "poll.ms",
         "probing.rebalance.interval.ms",
@@ -97,6 +100,19 @@ def check_keys(config: StreamsConfig) -> None:
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"
+        )
+    if config["penstock.state.shared"] and config["penstock.state.base"] == ROCKSDB:
+        raise ConfigError(
+            "penstock.state.shared needs penstock.state.base=lmdb: only one process at a time opens a base that is "
+            "RocksDB, and RocksDB shares files between tasks only in one process. Remove one of both keys."
+        )
+    if config["penstock.state.remote.dir"] is None:
+        if "penstock.state.remote.interval.ms" in config.given():
+            warn_without_effect("penstock.state.remote.interval.ms", "set penstock.state.remote.dir too")
+    elif config["penstock.state.base"] == ROCKSDB:
+        raise ConfigError(
+            "penstock.state.remote.dir needs penstock.state.base=lmdb: only one process at a time reads a base that is "
+            "RocksDB. Remove one of both keys."
         )
 
 

@@ -259,7 +259,7 @@ class Polling:
     def _do(self, action: v.Action) -> None:
         match action:
             case v.Prepare(task):
-                self._figures.commit_began()
+                self._figures.commit_began(self._clock.milliseconds())
                 self._out.add(task)
                 self._workers.do(self._numbered(action))
             case v.Run(task):

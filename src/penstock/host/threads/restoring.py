@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from functools import partial
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
@@ -15,7 +16,7 @@ from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
-from penstock.host.threads.standbys import Standbys, empty_if_outside
+from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
 from penstock.host.threads.vocabulary import (
     GLOBAL_TASK,
     OpenedState,
@@ -25,7 +26,7 @@ from penstock.host.threads.vocabulary import (
     StandBy,
     StandDown,
 )
-from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
 from penstock.state.restore_listener import StateRestoreListener
@@ -55,9 +56,11 @@ class StateOpener:
         listener: StateRestoreListener | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         standbys: Standbys | None = None,
+        fill: Fill = no_snapshots,
     ) -> None:
         """Open nothing yet. open_base: returns the base of a task. listener: receives the progress. is_stopped: whether
-        a restore is to be given up. standbys: the copies of which a restore takes over that of its task."""
+        a restore is to be given up. standbys: the copies of which a restore takes over that of its task. fill: with
+        what an empty base begins."""
         self._layout = layout
         self._admin = admin
         self._fetcher = fetcher
@@ -66,6 +69,7 @@ class StateOpener:
         self._listener = listener
         self._is_stopped = is_stopped
         self._standbys = standbys
+        self._fill = fill
         self._progress: Mapping[TaskId, tuple[int, int]] = {}
         self._opening: TaskId | None = None
         self._cancelled: set[TaskId] = set()
@@ -125,7 +129,7 @@ class StateOpener:
         # only now: what the last owner of the task has written is before the end, since its offsets are stable
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))
         ends.update({partition: positions[partition] for partition in ends if partition in positions})
-        self._restore(spec, changelogs, copy, ends)
+        self._restore(task, changelogs, copy, ends)
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
         return OpenedState(base, copy.stamp, positions, checkpoint)
 
@@ -143,18 +147,26 @@ class StateOpener:
 
     def _restore(
         self,
-        spec: SubtopologySpec,
+        task: TaskId,
         changelogs: Mapping[str, TopicPartition],
         copy: ChangelogCopy,
         ends: Mapping[TopicPartition, int],
     ) -> None:
         begins = self._admin.beginning_offsets(list(ends))
         empty_if_outside(copy, changelogs, begins, ends)
+        with closing(self._fill(task, copy, begins, ends)) as parts:
+            for _ in parts:
+                if self._is_given_up():
+                    copy.clear()
+                    raise RestoreStoppedError(f"The restore of task {task} from a snapshot was given up.")
         starts = {store: max(copy.position(store), begins[partition]) for store, partition in changelogs.items()}
         total = sum(max(ends[partition] - starts[store], 0) for store, partition in changelogs.items())
         self._show(0, total)
         for store, partition in changelogs.items():
             self._restore_store(store, partition, copy, starts[store], ends[partition])
+
+    def _is_given_up(self) -> bool:
+        return self._is_stopped() or self._opening in self._cancelled
 
     def _show(self, done: int, total: int = 0) -> None:
         """Show that so many more offsets are done; total: of the task, if it begins."""
@@ -166,7 +178,7 @@ class StateOpener:
         restored = 0
         self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
         for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
-            if self._is_stopped() or self._opening in self._cancelled:
+            if self._is_given_up():
                 self._tell(partial(_suspended, partition, store, restored))
                 raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
             last = int(batch.offsets[-1])

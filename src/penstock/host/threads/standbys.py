@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 
@@ -34,6 +34,18 @@ _WAIT_SECONDS = 0.1
 
 _RETRY_SECONDS = 1.0
 
+Fill = Callable[
+    [TaskId, ChangelogCopy, Mapping[TopicPartition, int], Mapping[TopicPartition, int]], Generator[None, None, None]
+]
+"""Fills an empty copy of a task, part by part, whose changelogs have these beginnings and ends: `RemoteState.fill`."""
+
+
+def no_snapshots(
+    task: TaskId, copy: ChangelogCopy, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+) -> Generator[None, None, None]:
+    """Leave a copy empty: all of it is in the changelogs."""
+    yield from ()
+
 
 def empty_if_outside(
     copy: ChangelogCopy,
@@ -55,14 +67,18 @@ class Standbys:
         admin: Admin,
         make_consumer: Callable[[], Consumer],
         open_base: Callable[[TaskId], Base],
+        fill: Fill = no_snapshots,
     ) -> None:
-        """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task."""
+        """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task.
+        fill: with what an empty copy begins."""
         self._layout = layout
         self._admin = admin
         self._make_consumer = make_consumer
         self._open_base = open_base
         self._consumer: Consumer | None = None
         self._copies: dict[TaskId, ChangelogCopy] = {}
+        self._fill = fill
+        self._filling: dict[TaskId, tuple[Generator[None, None, None], Mapping[TopicPartition, int]]] = {}
         self._unread: set[TaskId] = set()
         self._readers: dict[TopicPartition, tuple[ChangelogCopy, str]] = {}
         self._positions: Mapping[TaskId, int] = {}
@@ -125,6 +141,9 @@ class Standbys:
             copy = self._copies.pop(task, None)
         if copy is None:
             return None
+        if task in self._filling:
+            self._filling.pop(task)[0].close()
+            copy.clear()
         self._positions = {other: position for other, position in self._positions.items() if other != task}
         partitions = list(self._layout.followed_changelogs(task).values())
         for partition in partitions:
@@ -169,13 +188,16 @@ class Standbys:
             task: sum(copy.position(store) for store in self._layout.followed_changelogs(task))
             for task, copy in self._copies.items()
         }
-        return 0 if arrived else _WAIT_SECONDS
+        return 0 if arrived or self._filling else _WAIT_SECONDS
 
     def close(self) -> None:
         """Close all copies; harmless when called again."""
         with self._lock:
             for task in list(self._copies):
                 self._copies.pop(task).base.close()
+        for filling, _ in self._filling.values():
+            filling.close()
+        self._filling.clear()
         self._readers.clear()
         self._positions = {}
         if self._consumer is not None:
@@ -183,22 +205,38 @@ class Standbys:
             self._consumer = None
 
     def _following(self) -> Consumer:
-        """Return the consumer, which follows all copies."""
+        """Return the consumer, which follows all copies that are not being filled."""
         if self._consumer is None:
             self._consumer = self._make_consumer()
             self._unread = set(self._copies)
-        if self._unread:
-            changelogs = {task: self._layout.followed_changelogs(task) for task in self._unread}
+        if new := self._unread - self._filling.keys():
+            changelogs = {task: self._layout.followed_changelogs(task) for task in new}
             partitions = [partition for each in changelogs.values() for partition in each.values()]
             begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
-            for task, each in changelogs.items():
+            for task, each in sorted(changelogs.items()):
                 empty_if_outside(self._copies[task], each, begins, ends)
-            read = {p: self._readers[p] for p in partitions}
-            self._consumer.incremental_assign(
-                {p: max(begins[p], copy.position(store)) for p, (copy, store) in read.items()}
-            )
-            self._unread.clear()
+                self._filling[task] = self._fill(task, self._copies[task], begins, ends), begins
+        for task in self._filled():
+            copy, (_, firsts) = self._copies[task], self._filling.pop(task)
+            self._unread.remove(task)
+            read = self._layout.followed_changelogs(task).items()
+            self._consumer.incremental_assign({p: max(firsts[p], copy.position(store)) for store, p in read})
         return self._consumer
+
+    def _filled(self) -> Iterator[TaskId]:
+        """Yield the copies that have all of their snapshots; at most one part is filled, so that a restore does not
+        wait for long."""
+        for task, (filling, _) in list(self._filling.items()):
+            try:
+                next(filling)
+            except StopIteration:
+                yield task
+            except BaseException:
+                self._copies[task].clear()
+                del self._filling[task]
+                raise
+            else:
+                return
 
     def _disconnect(self, error: KafkaError) -> None:
         """Begin again with another consumer, which also finds out whether a changelog begins later now."""

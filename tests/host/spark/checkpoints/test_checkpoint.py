@@ -10,9 +10,10 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
+from penstock.host.sealed_files import sealed
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TopicFigures
 from penstock.host.spark.checkpoints.cleaner import Cleaner
-from penstock.host.spark.checkpoints.documents import sealed, unsealed
+from penstock.host.spark.checkpoints.documents import unsealed
 from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import Placement

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.host.spark.checkpoints.files import Files as CheckpointFiles
+from penstock.host.files import Files as CheckpointFiles
 from penstock.host.spark.frames import data_frames
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.plan.partitioning import murmur2

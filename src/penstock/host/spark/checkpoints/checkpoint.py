@@ -38,8 +38,9 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.spark.checkpoints.documents import damaged, is_sealed, parsed, sealed, unsealed
-from penstock.host.spark.checkpoints.files import Files
+from penstock.host.files import Files
+from penstock.host.sealed_files import is_sealed, sealed
+from penstock.host.spark.checkpoints.documents import damaged, parsed, unsealed
 from penstock.host.spark.protocol.task_entry import TaskEntry
 
 FORMAT = 3

@@ -24,9 +24,9 @@ from penstock.errors import (
 from penstock.host.layout import layout_of, own_topics
 from penstock.host.listed_topics import listed_topics
 from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
+from penstock.host.sealed_files import is_sealed
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
-from penstock.host.spark.checkpoints.documents import is_sealed
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
 from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers

@@ -39,8 +39,10 @@ from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.spark.checkpoints.documents import digest_of, is_sealed, parsed, sealed, unsealed
-from penstock.host.spark.checkpoints.files import Files
+from penstock.host.files import Files
+from penstock.host.sealed_files import digest_of, is_sealed, sealed
+from penstock.host.spark.checkpoints.documents import parsed, unsealed
+from penstock.host.spark.checkpoints.hadoop import hadoop_uri
 from penstock.host.spark.checkpoints.markers import move_markers
 from penstock.host.spark.frames import topic_source
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
@@ -242,7 +244,7 @@ class DataFrameQueries:
         open_for_calls(frame.sparkSession)
         log = self._files.below(topic)
         writer = frame.writeStream.foreachBatch(_behind_the_log(log, function)).queryName(topic)
-        writer = writer.option("checkpointLocation", log.hadoop_uri())
+        writer = writer.option("checkpointLocation", hadoop_uri(log))
         query = self._running[topic] = (writer.trigger(availableNow=True) if to_end else writer).start()
         return query
 

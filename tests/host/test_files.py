@@ -1,4 +1,4 @@
-"""Files of a checkpoint on file systems that are not local disks: whole or not at all, and replaced without a gap."""
+"""Files on file systems that are not local disks: whole or not at all, and replaced without a gap."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.errors import ConfigError
-from penstock.host.spark.checkpoints import files as files_module
+from penstock.host import files as files_module
+from penstock.host.files import Files
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.checkpoints.files import Files
 
 
 @pytest.fixture(params=["local", "fsspec+file", "fsspec+memory"])
@@ -255,30 +255,16 @@ def test_attempts_that_write_one_segment_at_the_same_time_do_not_disturb_one_ano
         assert not [name for name, _ in Checkpoint(uri).list_segments("0_0") if name[0] == "."]
 
 
-@pytest.mark.parametrize(
-    ("uri", "named"),
-    [
-        ("/a/b", "/a/b"),
-        ("file:///a/b/", "file:///a/b"),
-        ("s3://bucket/a/b/?endpoint_override=http://127.0.0.1:1&region=x", "s3a://bucket/a/b"),
-        ("s3://key:secret@bucket/a?region=x", "s3a://bucket/a"),
-    ],
-)
-def test_spark_is_given_the_name_of_hadoop(uri: str, named: str) -> None:
-    assert Files(uri).hadoop_uri() == named
-
-
 def test_a_directory_below_has_its_own_name(tmp_path: Path) -> None:
     assert Files("s3://bucket/a?region=x").below("b").uri == "s3://bucket/a/b?region=x"
+    assert Files("fsspec+memory:///a/").below("b").uri == "fsspec+memory:///a/b"
     files = Files(str(tmp_path))
     files.below("b").write("one", b"1")
     assert files.read("b/one") == b"1"
     assert files.below("b").local_path == str(tmp_path / "b")
 
 
-def test_what_hadoop_does_not_know_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"set penstock\.spark\.checkpoint\.dir"):
-        Files(f"fsspec+memory://{tmp_path}").hadoop_uri()
+def test_a_file_system_that_nobody_knows_is_reported() -> None:
     with pytest.raises(ConfigError, match="Cannot store files at nowhere://a"):
         Files("nowhere://a")
 

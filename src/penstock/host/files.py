@@ -30,7 +30,6 @@ from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from pyarrow import fs
 
@@ -44,16 +43,6 @@ _LOOKS = 3
 """How often a reader looks for a file that is replaced in two steps: a read finds it while as many replacements run."""
 
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
-_HADOOP_SCHEMES = {
-    "s3": "s3a",
-    "gs": "gs",
-    "gcs": "gs",
-    "abfs": "abfs",
-    "abfss": "abfss",
-    "hdfs": "hdfs",
-    "viewfs": "viewfs",
-}
-"""Scheme of a URI here -> scheme of the same place for Hadoop, which Spark asks."""
 
 
 class FoundFile(NamedTuple):
@@ -89,28 +78,14 @@ class Files:
         """The directory where it is on a local file system, None elsewhere."""
         return self._root if self._is_local else None
 
-    def hadoop_uri(self) -> str:
-        """Return the directory as Hadoop, and so Spark, names it; raises ConfigError if it cannot."""
-        if self._is_local:
-            return f"file://{self._root}" if "://" in self.uri else self._root
-        parts = urlsplit(self.uri)
-        scheme = _HADOOP_SCHEMES.get(parts.scheme)
-        if scheme is None:
-            raise ConfigError(
-                f"Spark cannot write its own checkpoint at {self.uri}, which Hadoop does not support: set "
-                "penstock.spark.checkpoint.dir to a directory on a file system that Hadoop supports and that outlives "
-                "the machine."
-            )
-        return f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
-
     def below(self, name: str) -> Files:
         """Return the directory `name` in this one."""
         lower = copy(self)
         lower._root = f"{self._root}/{name}"
         lower.uri = lower._root
         if "://" in self.uri:
-            parts = urlsplit(self.uri)
-            lower.uri = parts._replace(path=f"{parts.path.rstrip('/')}/{name}").geturl()
+            base, mark, query = self.uri.partition("?")
+            lower.uri = f"{base.rstrip('/')}/{name}{mark}{query}"
         return lower
 
     # ---------- reading

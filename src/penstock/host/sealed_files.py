@@ -1,0 +1,31 @@
+"""Small files that are read as a whole: content, and a last line with a digest of it, so that a flipped bit or a torn
+file is noticed before the content is used. Pure functions over bytes."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+_MARK = b"\nblake2b "
+_DIGEST_BYTES = 16
+_TRAILER_BYTES = len(_MARK) + 2 * _DIGEST_BYTES + 1
+
+
+def sealed(content: bytes) -> bytes:
+    """Return `content` as a file that `unsealed` can check."""
+    return content + _MARK + digest_of(content).encode() + b"\n"
+
+
+def unsealed(data: bytes) -> bytes | None:
+    """Return the content of a file that `sealed` made, None if it is torn or was changed."""
+    content, trailer = data[:-_TRAILER_BYTES], data[-_TRAILER_BYTES:]
+    return content if trailer == _MARK + digest_of(content).encode() + b"\n" else None
+
+
+def is_sealed(data: bytes) -> bool:
+    """Return whether a file looks like one that `sealed` made, whole or not."""
+    return _MARK in data[-2 * _TRAILER_BYTES :]
+
+
+def digest_of(content: bytes) -> str:
+    """Return the digest of some content, in hexadecimal digits."""
+    return blake2b(content, digest_size=_DIGEST_BYTES).hexdigest()

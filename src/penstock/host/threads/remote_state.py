@@ -1,0 +1,354 @@
+"""State on a file system that outlives the machine (`penstock.state.remote.dir`): a thread of its own writes snapshots
+of the tasks that run, and a copy of a task whose base is empty begins with the newest one that fits. The changelogs
+stay the truth: whatever is in doubt is not used, and the copy begins at the beginning of its changelogs.
+
+What is in a snapshot is committed: the base of a task has changes only behind the commit of their offsets. So one that
+an instance writes which has lost its tasks is older than those of the next owner, and never wrong.
+
+A snapshot must not be older than the changelogs remember deletes: compaction drops a delete `delete.retention.ms` after
+it has dropped what was deleted, and the key would come back. It is used up to half of that time, the other half being
+for clocks that differ and for the restore itself.
+
+Only stores that write changelogs are in it. Those over a source topic, and global stores, are read from their topics:
+nobody knows how long ago these had records that the task had not read yet.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from hashlib import blake2b
+from itertools import islice
+from typing import Final
+
+from penstock.client.api import Admin
+from penstock.clock import Clock, elapsed_milliseconds
+from penstock.config import StreamsConfig
+from penstock.errors import (
+    AuthorizationError,
+    CorruptedSegmentError,
+    IncompatibleCheckpointError,
+    UnsupportedVersionError,
+)
+from penstock.host.crashpoints import crash_point
+from penstock.host.layout import Layout
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.figures import Commit
+from penstock.host.threads.remote_snapshots import (
+    Changelog,
+    Origin,
+    RemoteSnapshots,
+    Snapshot,
+    SnapshotName,
+    UnusableSnapshotError,
+)
+from penstock.host.threads.upkeep import Upkeep
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.state.lmdb import LmdbSnapshot
+from penstock.state.segments import EncodedSegment, StoreKey, encode_snapshot
+from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp, layouts_of
+
+_log = logging.getLogger(__name__)
+
+_MOST_LOOKED_AT: Final = 8
+"""Snapshots of a task that are looked at for one that fits."""
+
+_SEGMENT_BYTES: Final = 4 * 1024 * 1024
+"""Content of one segment, before compression."""
+
+_RETRY_MS: Final = 60_000
+
+_UNUSABLE: Final = (UnusableSnapshotError, CorruptedSegmentError, IncompatibleCheckpointError, AuthorizationError)
+"""Why another snapshot is tried, and at last the changelogs."""
+
+_DELETE_RETENTION: Final = "delete.retention.ms"
+_DEFAULT_DELETE_RETENTION_MS: Final = 86_400_000
+
+
+def remote_snapshots(config: StreamsConfig) -> RemoteSnapshots | None:
+    """Return where snapshots of the application are, None if it has none; raises ConfigError for a file system that
+    nobody knows."""
+    uri = config["penstock.state.remote.dir"]
+    return None if uri is None else RemoteSnapshots(uri, str(config.required("application.id")))
+
+
+class RemoteState:
+    """Fills empty copies of tasks from snapshots. One thread calls it."""
+
+    def __init__(self, layout: Layout, snapshots: RemoteSnapshots, admin: Admin, clock: Clock) -> None:
+        """Read nothing yet. admin: of the thread that calls."""
+        self._layout = layout
+        self._snapshots = snapshots
+        self._admin = admin
+        self._clock = clock
+
+    def fill(
+        self,
+        task: TaskId,
+        copy: ChangelogCopy,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> Generator[None, None, None]:
+        """Fill `copy`, if it is empty, from the newest snapshot of `task` that fits, part by part; a caller that stops
+        in between clears the copy.
+
+        Args:
+            task: the task.
+            copy: of its state.
+            begins: the first offset of each of its changelogs.
+            ends: the ends of these.
+
+        Raises:
+            KafkaError: the brokers do not answer.
+        """
+        if task not in self._layout.stateful or not copy.is_empty:
+            return
+        for name in islice(self._of_kind(task), _MOST_LOOKED_AT):
+            try:
+                snapshot = self._checked(task, name, begins, ends)
+                yield from self._fill(task, copy, name, snapshot)
+            except _UNUSABLE as error:
+                copy.clear()
+                _log.warning("The snapshot %s of task %s is not used: %s", name, task, error)
+            else:
+                return
+
+    def _of_kind(self, task: TaskId) -> list[SnapshotName]:
+        """Return the snapshots that are of these stores and changelogs, the newest first; log why there are none."""
+        try:
+            kind, names = _origin(self._layout, self._admin, task).kind, self._snapshots.names(task)
+        except (UnusableSnapshotError, UnsupportedVersionError) as error:
+            _log.warning("The state of task %s is restored from its changelogs alone: %s", task, error)
+            return []
+        found = [name for name in names if name.kind == kind]
+        if names and not found:
+            _log.warning(
+                "No snapshot of task %s in %s is used: they are of other stores or layouts, of changelog topics that "
+                "were deleted, or of another version of Penstock.",
+                task,
+                self._snapshots.uri,
+            )
+        return found
+
+    def _checked(
+        self,
+        task: TaskId,
+        name: SnapshotName,
+        begins: Mapping[TopicPartition, int],
+        ends: Mapping[TopicPartition, int],
+    ) -> Snapshot:
+        """Return a snapshot from which `task` can go on; raises UnusableSnapshotError with the reason for another
+        one."""
+        snapshot = self._snapshots.read(task, name)
+        if snapshot is None:
+            raise UnusableSnapshotError("It is not whole: it is being written, or the instance died that wrote it.")
+        for store, partition in self._layout.followed_changelogs(task).items():
+            begin, offset, end = begins[partition], snapshot.offsets.get(store, -1), ends[partition]
+            if not begin <= offset <= end:
+                raise UnusableSnapshotError(
+                    f"It goes on at offset {offset} of {partition}, which has offsets {begin} to {end}."
+                )
+        age = self._clock.milliseconds() - snapshot.current_ms
+        most = _most_age_ms(self._layout, self._admin, task)
+        if age > most:
+            raise UnusableSnapshotError(
+                f"It is {age} ms old, and its changelogs may have lost deletes since: snapshots of up to {most} ms are "
+                "used, half of delete.retention.ms."
+            )
+        return snapshot
+
+    def _fill(self, task: TaskId, copy: ChangelogCopy, name: SnapshotName, snapshot: Snapshot) -> Iterator[None]:
+        for changes in self._snapshots.changes(task, name, snapshot):
+            copy.fill(changes)
+            crash_point("snapshot.loaded", 0)
+            yield
+        changelogs = self._layout.followed_changelogs(task)
+        offsets = {changelogs[store]: offset for store, offset in snapshot.offsets.items()}
+        copy.filled(offsets, snapshot.processor_metadata)
+        entries = sum(each.entries for each in snapshot.segments)
+        _log.info("The state of task %s begins with %d entries of the snapshot %s.", task, entries, name)
+
+
+class SnapshotWriter:
+    """Writes snapshots of the tasks that run here, one after the other, in a thread of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        snapshots: RemoteSnapshots,
+        directory: StateDirectory,
+        open_tasks: Callable[[], Collection[TaskId]],
+        committed: Callable[[], Commit],
+        make_admin: Callable[[], Admin],
+        clock: Clock,
+        interval_ms: int,
+        elapsed_ms: Callable[[], int] = elapsed_milliseconds,
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            name: of the thread.
+            layout: of the application.
+            snapshots: where they are written.
+            directory: has the bases.
+            open_tasks: returns the tasks that run here.
+            committed: returns the last commit.
+            make_admin: returns a client for the thread.
+            clock: of the machine.
+            interval_ms: between two snapshots of a task.
+            elapsed_ms: by which intervals are measured.
+        """
+        self._name = name
+        self._layout = layout
+        self._snapshots = snapshots
+        self._directory = directory
+        self._open_tasks = open_tasks
+        self._committed = committed
+        self._make_admin = make_admin
+        self._clock = clock
+        self._interval_ms = interval_ms
+        self._elapsed_ms = elapsed_ms
+        self._admin: Admin | None = None
+        self._due: dict[TaskId, int] = {}
+        self._closed = threading.Event()
+        self._thread: Upkeep | None = None
+
+    def start(self) -> None:
+        """Write from now on, until `close`."""
+        self._thread = Upkeep(self._name, [self.look])
+
+    def close(self, seconds: float) -> None:
+        """End behind the segment that is being written; wait so long for it (s)."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.close(seconds)
+        if self._admin is not None:
+            self._admin.close()
+
+    def look(self) -> None:
+        """Write the snapshots that are due."""
+        for task in sorted(self._layout.stateful.intersection(self._open_tasks())):
+            if self._closed.is_set():
+                return
+            try:
+                if task not in self._due:
+                    self._due[task] = self._first_due(task)
+                if self._elapsed_ms() >= self._due[task]:
+                    self._due[task] = self._elapsed_ms() + self._interval_ms
+                    self.write(task)
+            except Exception as error:  # whatever a file system raises
+                retry_ms = min(_RETRY_MS, self._interval_ms)
+                self._due[task] = self._elapsed_ms() + retry_ms
+                if not self._closed.is_set():
+                    _log.warning(
+                        "The snapshot of task %s was not written, and will be tried again in %d ms: %s: %s",
+                        task,
+                        retry_ms,
+                        type(error).__name__,
+                        error,
+                    )
+
+    def _first_due(self, task: TaskId) -> int:
+        """Return when a task that has come is due: an interval after its last snapshot, whoever has written it."""
+        newest = self._snapshots.newest(task, _origin(self._layout, self._client(), task).kind)
+        age = self._interval_ms if newest is None else self._clock.milliseconds() - newest.current_ms
+        return self._elapsed_ms() + min(max(self._interval_ms - age, 0), self._interval_ms)
+
+    def write(self, task: TaskId) -> bool:
+        """Write a snapshot of `task` unless there is one of the same state that is young enough, or one of a later
+        state; return whether one was written.
+
+        Raises:
+            StreamsError: the task was closed in between, or the brokers do not answer.
+            OSError: the file system does not take it.
+        """
+        admin = self._client()
+        origin = _origin(self._layout, admin, task)
+        openings, commit = self._directory.openings(task), self._committed()
+        if not commit.number or task not in self._open_tasks():
+            return False
+        with self._directory.snapshot(task) as base:
+            # A task that runs was current when the last commit began, as the group has accepted that. One that was
+            # opened again may be on its way through its changelogs, and is not.
+            if base is None or self._directory.openings(task) != openings:
+                return False
+            stamp = ChangelogStamp.decode(base.stamp() or ChangelogStamp().encode())
+            if stamp.layouts != layouts_of(self._layout.spec(task).stores):
+                return False
+            changelogs = self._layout.followed_changelogs(task)
+            offsets = {store: stamp.offsets.get(partition, 0) for store, partition in changelogs.items()}
+            snapshot = Snapshot(offsets, dict(stamp.processor_metadata), commit.began_ms, [])
+            newest = self._snapshots.newest(task, origin.kind)
+            if newest is not None and not self._is_newer(admin, task, snapshot, newest):
+                return False
+            position = blake2b(stamp.encode(), digest_size=16).digest()
+            name = self._snapshots.write(task, origin.kind, snapshot, self._segments(base, position, origin))
+        _log.debug("The snapshot %s of task %s is written.", name, task)
+        self._snapshots.delete_old(task, origin.kind)
+        return True
+
+    def _is_newer(self, admin: Admin, task: TaskId, snapshot: Snapshot, newest: Snapshot) -> bool:
+        """Return whether `snapshot` is worth more than what there is: of the same state it is when that ages."""
+        if snapshot.position != newest.position:
+            return snapshot.position > newest.position
+        return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
+
+    def _segments(self, base: LmdbSnapshot, position: bytes, origin: Origin) -> Iterator[EncodedSegment]:
+        """Yield the entries of a task. Between two segments the thread rests as long as it took to make one: it must
+        not take more than half a core from tasks that run in this process."""
+        names, layouts = sorted(origin.layouts), tuple(sorted(origin.layouts.items()))
+        start: StoreKey | None = None
+        while True:
+            began = time.perf_counter()
+            entries = _entries(base, names, start)
+            segments = encode_snapshot(position, 0, start, layouts, entries, _SEGMENT_BYTES, 2 * _SEGMENT_BYTES)
+            yield from segments
+            start = segments[-1].info.end
+            if start is None:
+                return
+            if self._closed.wait(time.perf_counter() - began):
+                raise UnusableSnapshotError("The instance ends.")
+
+    def _client(self) -> Admin:
+        if self._admin is None:
+            self._admin = self._make_admin()
+        return self._admin
+
+
+def _entries(
+    base: LmdbSnapshot, names: list[str], start: StoreKey | None
+) -> Iterator[tuple[str, Iterator[tuple[bytes, bytes]]]]:
+    """Yield the entries of each store from `start` on."""
+    for name in names:
+        if start is None or name > start.store:
+            yield name, base.view(name).range(None, None, False)
+        elif name == start.store:
+            yield name, base.view(name).range(start.key, None, False)
+
+
+def _origin(layout: Layout, admin: Admin, task: TaskId) -> Origin:
+    """Return what a snapshot of `task` is of now. Raises KafkaError if the brokers do not answer,
+    UnsupportedVersionError if they give topics no ids: nothing would tell a changelog from one that was deleted."""
+    changelogs = layout.followed_changelogs(task)
+    ids = admin.topic_ids({partition.topic for partition in changelogs.values()})
+    missing = [partition.topic for partition in changelogs.values() if partition.topic not in ids]
+    if missing:
+        raise UnsupportedVersionError(
+            f"The brokers give {missing[0]} no topic id, which penstock.state.remote.dir needs: remove that key, or "
+            "run brokers of Kafka 2.8 or later."
+        )
+    stores = layout.spec(task).stores
+    layouts = layouts_of({name: stores[name] for name in changelogs})
+    known = {store: Changelog(*partition, ids[partition.topic]) for store, partition in changelogs.items()}
+    return Origin(str(layout.config.required("application.id")), str(task), layouts, known)
+
+
+def _most_age_ms(layout: Layout, admin: Admin, task: TaskId) -> int:
+    """Return up to which age snapshots of `task` are used (ms); raises KafkaError if the brokers do not answer."""
+    topics = {partition.topic for partition in layout.followed_changelogs(task).values()}
+    configs = [admin.describe_topic(topic).config for topic in sorted(topics)]
+    return min(int(each.get(_DELETE_RETENTION, _DEFAULT_DELETE_RETENTION_MS)) for each in configs) // 2
