@@ -57,7 +57,13 @@ def test_an_application_shows_how_far_it_is(
         (topology,) = get("api/v1/topology")["topologies"]
         assert sum(part["share_of_time"] for part in topology["subtopologies"]) == pytest.approx(1)
         assert get("health/ready?max_lag=0")["reasons"] == []
-        assert [each["store"] for each in get("api/v1/stores")["stores"]] == ["counts"]
+        (store,) = wait_for(lambda: (seen := get("api/v1/stores")["stores"])[0]["entries"] == 3 and seen)
+        assert store["store"] == "counts"
+        if config["penstock.host"] == "spark":
+            assert store["segments"] >= 1
+            assert store["segment_bytes"] > 0
+        else:
+            assert (store["segments"], store["segment_bytes"]) == (None, None)
         assert [each["value"] for each in get("api/v1/stores/counts?key=b")["entries"]] == [2]
         assert {each["key"] for each in get("api/v1/stores/counts")["entries"]} == {"a", "b", "c"}
         for path in READ:

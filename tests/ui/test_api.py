@@ -15,8 +15,8 @@ from starlette.routing import Route
 
 import penstock
 from penstock import StreamsBuilder
-from penstock.errors import BrokerNotFoundError
-from penstock.host.api import Staleness
+from penstock.errors import BrokerNotFoundError, StreamsError
+from penstock.host.api import Staleness, StoreSize
 from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
 from tests.ui.conftest import Shown
@@ -195,15 +195,35 @@ def test_names_of_users_are_text_in_pictures(show: Callable[..., Shown]) -> None
     assert topology["subtopologies"][0]["nodes"][0]["topic_pattern"] == HOSTILE
 
 
-def test_stores_are_shown_with_their_kinds_and_users(shown: Shown) -> None:
-    assert shown.json("/api/v1/stores")["stores"] == [
-        {
-            "topology": "",
-            "store": "counts",
-            "kind": "timestamped_key_value",
-            "processors": ["KSTREAM-AGGREGATE-0000000003"],
-        }
-    ]
+def test_stores_are_shown_with_their_kinds_sizes_and_users(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = {"topology": "", "store": "counts", "kind": "timestamped_key_value"}
+    users = {"processors": ["KSTREAM-AGGREGATE-0000000003"]}
+    unknown = dict.fromkeys(("entries", "bytes", "segments", "segment_bytes"))
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **unknown, **users}]
+    measured = HostMeasurements(2, 30_000)
+    for task in ("0_0", "1_0", "1_1"):
+        measured.take(Operation("state-size", task), Measurement(1, 4_096.0, 4_096.0, 4_096.0), 0)
+    monkeypatch.setattr(shown.host, "measured", lambda: measured.at(0))
+    shown.host.tasks().sizes = {"counts": StoreSize(7, 3, 500)}
+    shown.after(10)
+    sizes = {"entries": 7, "bytes": 8_192, "segments": 3, "segment_bytes": 500}
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **sizes, **users}]
+    shown.host.tasks().problem = StreamsError("Nothing is committed yet.")
+    shown.after(10)
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **unknown, "bytes": 8_192, **users}]
+
+
+def test_sizes_of_stores_are_read_once_a_look_and_only_for_who_asks(shown: Shown) -> None:
+    shown.after(2_000)
+    for path in ("/api/v1/overview", "/topology?node=KSTREAM-AGGREGATE-0000000003", "/tasks"):
+        assert shown.client.get(path).status_code == 200
+    assert shown.host.tasks().sized == 0
+    for _ in range(3):
+        shown.json("/api/v1/stores")
+    assert shown.host.tasks().sized == 1
+    shown.after(2_000)
+    shown.json("/api/v1/stores")
+    assert shown.host.tasks().sized == 2
 
 
 def test_prometheus_reads_the_metrics(shown: Shown) -> None:

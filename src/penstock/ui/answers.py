@@ -18,7 +18,7 @@ from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import State
+from penstock.host.api import State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
@@ -269,13 +269,24 @@ class Answers:
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
     def stores(self) -> Answer:
-        """Return the stores of the topologies: their kinds, and the processors that use them."""
+        """Return the stores of the topologies: their kinds, how large they are, and the processors that use them."""
         found: list[Answer] = []
+        sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
-            users = store_users(topology.describe())
+            users, in_bytes = store_users(topology.describe()), self.topologies.store_bytes(name)
             for store, builder in sorted(topology.state_stores().items()):
+                size = sizes.get(name, {}).get(store, StoreSize())
                 found.append(
-                    {"topology": name, "store": store, "kind": builder.kind, "processors": users.get(store, [])}
+                    {
+                        "topology": name,
+                        "store": store,
+                        "kind": builder.kind,
+                        "entries": size.entries,
+                        "bytes": in_bytes.get(store),
+                        "segments": size.segments,
+                        "segment_bytes": size.segment_bytes,
+                        "processors": users.get(store, []),
+                    }
                 )
         return {"stores": found}
 

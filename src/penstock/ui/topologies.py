@@ -106,6 +106,19 @@ class Topologies:
             if _DROPPED in figures
         ]
 
+    def store_bytes(self, topology: str) -> Mapping[str, int]:
+        """Return the bytes of the local databases of the tasks that have each store, which stores of one sub-topology
+        share; those that were not measured are left out."""
+        measured = self._of_subtopologies(topology)
+        return {
+            store: int(measured[part.id]["state_bytes"])
+            for part in self.named(topology)[1].describe().subtopologies
+            if measured.get(part.id, {}).get("state_bytes") is not None
+            for node in part.nodes
+            if isinstance(node, ProcessorDescription)
+            for store in node.stores
+        }
+
     def nodes(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
         """Return what was measured of nodes over all tasks, by topology and node: totals and rates added up, the
         largest of the others."""

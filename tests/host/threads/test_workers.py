@@ -237,6 +237,7 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
         assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
     (names,) = workers.processes.readable("names", True)
     assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
+    assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
 
 
 def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> None:

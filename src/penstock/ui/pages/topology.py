@@ -226,7 +226,8 @@ def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[
     for topology in topologies:
         for node in (node for part in _parts(topology) for node in part["nodes"]):
             if (topology["name"], node["name"]) == (of, chosen):
-                kinds = {each["store"]: each["kind"] for each in answers.stores()["stores"] if each["topology"] == of}
+                stores = answers.topologies.named(of)[1].state_stores()
+                kinds = {name: builder.kind for name, builder in stores.items()}
                 return _details(node, of, kinds, answers.topologies.nodes().get((of, chosen), {}), view)
     return element("p", f"This topology has no node {chosen}.", class_="problem", role="alert")
 
