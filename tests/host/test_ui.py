@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -11,10 +12,10 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
-from penstock import KafkaStreams
+from penstock import KafkaStreams, Produced, Serdes, StreamsBuilder
 from penstock.savepoints import inspect
 from tests.host.support import WITH_A_SESSION, Runner, lines, wait_for
-from tests.host.test_topologies import word_count
+from tests.host.test_topologies import TEXT, word_count
 from tests.support.answers import check_answer
 from tests.ui.test_schema import READ
 
@@ -83,3 +84,25 @@ def test_an_application_shows_how_far_it_is(
                 urlopen(take, timeout=60)
         with urlopen(f"{found[0]}metrics", timeout=60) as answer:
             assert "kafka_streams_stream_task_metrics_process_total" in answer.read().decode()
+
+
+def test_a_task_shows_where_it_runs_and_what_it_waits_for(
+    runner: Runner, application: str, unique_name: Callable[[str], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second, target = map(unique_name, ("first", "second", "out"))
+    runner.create_topics(dict.fromkeys((first, second, target), 1))
+    builder = StreamsBuilder()
+    builder.stream([first, second], TEXT).to(target, Produced.with_(Serdes.string(), Serdes.string()))
+    config = runner.config(application, {"penstock.ui.port": 0, "max.task.idle.ms": 3_600_000})
+    runner.write(first, lines(["a"]))
+    with KafkaStreams(builder.build(), config, **runner.options()):
+        found = re.search(r"http://\S+/", capsys.readouterr().err)
+        assert found is not None
+
+        def task() -> Any:
+            with urlopen(f"{found[0]}api/v1/tasks", timeout=60) as answer:
+                return next(iter(orjson.loads(answer.read())["tasks"]), {"waits_for": []})
+
+        seen = wait_for(lambda: (each := task())["waits_for"] and each)
+        assert seen["waits_for"] == [{"topic": second, "partition": 0}]
+        assert re.search(r"^thread |\(pid \d+\)$", seen["worker"])

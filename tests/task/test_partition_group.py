@@ -109,6 +109,7 @@ def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 9)))
     task.add_records("b", 0, batch_of(("k", "z", 7)))
     assert task.process(wait) == 2
+    assert task.awaited == {b}
     ((_, _, held, _),), again = task.give_up_buffered()
     assert again == 1_100
     assert task.checkpoint().idle_deadlines == {b: 1_100}
@@ -117,6 +118,7 @@ def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     assert task.process(wait) == 0
     task.advance_wall_clock(1_100)
     assert task.process(wait) == 1
+    assert task.awaited == set()
     assert task.checkpoint().idle_deadlines == {b: 1_100, a: 1_200}
     assert [value for _, _, value, _ in sent(task)] == ["x", "z", "y"]
 

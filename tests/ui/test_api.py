@@ -19,6 +19,7 @@ from penstock.errors import BrokerNotFoundError, StreamsError
 from penstock.host.api import Staleness, StoreSize
 from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
+from penstock.record import TopicPartition
 from tests.ui.conftest import Shown
 
 ROOT = Path(__file__).parents[2]
@@ -154,10 +155,12 @@ def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:
 
 def test_tasks_are_shown_with_positions_ends_and_lags(shown: Shown) -> None:
     shown.host.figures = {"processed": {"0_1": 9}, "dropped": {"0_1": 2}, "standbys": {"1_0": 4}, "restoring": {}}
+    shown.host.figures |= {"workers": {"0_1": "process 1 (pid 7)"}, "awaited": {"0_1": (TopicPartition("b", 0),)}}
     shown.host.tasks().positions = {"0_1": (10, 50)}
     shown.after(10)
     partition = {"topic": "lines", "partition": 1, "committed_offset": 10, "end_offset": 50, "lag": 40}
-    of_task = {"worker": None, "stream_time_at_ms": None, "lag": 40}
+    waits = {"worker": "process 1 (pid 7)", "waits_for": [{"topic": "b", "partition": 0}]}
+    of_task = {**waits, "stream_time_at_ms": None, "lag": 40}
     assert shown.json("/api/v1/tasks") == {
         "seen_at_ms": 1_000_010,
         "tasks": [{"topology": "", "task": "0_1", "processed": 9, "dropped": 2, **of_task, "partitions": [partition]}],

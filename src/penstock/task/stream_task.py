@@ -104,6 +104,8 @@ class StreamTask:
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
         self._idling = Idling(checkpoint.idle_deadlines)
+        self.awaited: frozenset[TopicPartition] = frozenset()
+        """The partitions that the records which `process` has left are waiting for."""
         self._observer = _observer(config, nanoseconds)
         self._context = TaskContext(
             str(task_id),
@@ -204,8 +206,10 @@ class StreamTask:
         now = self._context.wall_clock
         awaited = self._idling.awaited(wait, self._group.buffered(), now)
         taken = self._process_runs(self._group.take(awaited))
+        left = self._group.buffered() if awaited else frozenset()
+        self.awaited = frozenset(awaited - left) if left else frozenset()
         if wait.idle_ms > 0:
-            self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
+            self._idling.found_empty(awaited - wait.lagging - left, now + wait.idle_ms)
         return taken
 
     def process_next(self, wait: InputWait = NO_WAIT) -> TopicPartition | None:

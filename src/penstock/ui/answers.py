@@ -218,6 +218,7 @@ class Answers:
                         "topology": name,
                         "task": id,
                         "worker": statistics.get("workers", {}).get(id),
+                        "waits_for": [each._asdict() for each in statistics.get("awaited", {}).get(id, ())],
                         "processed": statistics.get("processed", {}).get(id, 0) if look.unseen is None else None,
                         "dropped": statistics.get("dropped", {}).get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),

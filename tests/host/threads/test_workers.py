@@ -237,6 +237,9 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
         assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
     (names,) = workers.processes.readable("names", True)
     assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
+    places = workers.processes.workers()
+    assert set(places) == set(workers.layout.groups)
+    assert {text.partition("(pid ")[2] for text in places.values()} <= {f"{pid})" for pid in workers.processes.pids()}
     assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
 
 

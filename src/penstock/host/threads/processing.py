@@ -96,6 +96,10 @@ class Processing(OpenTasks, Protocol):
         """Return the number of the worker that an open task runs in."""
         ...
 
+    def workers(self) -> dict[TaskId, str]:
+        """Return what people call the worker of each open task of the topology; from any thread."""
+        ...
+
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
         ...
@@ -249,11 +253,16 @@ class ProcessingThread:
     def __init__(self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None]) -> None:
         """Start. answer: takes the answers, in the thread."""
         self._runner = runner
+        self._name = name
         self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(runner.do(action)))
 
     def worker_of(self, task: TaskId) -> int:
         """Return 0: there is one."""
         return 0
+
+    def workers(self) -> dict[TaskId, str]:
+        """Return the name of the thread for each open task."""
+        return dict.fromkeys(self._runner.open_tasks(), f"thread {self._name}")
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done."""
@@ -404,6 +413,7 @@ class ActiveStreamTask:
             task.uncommitted_bytes,
             records,
             time.perf_counter_ns() - began,
+            tuple(sorted(task.awaited)),
         )
 
     def prepare(self, now_ms: int) -> v.Prepared:

@@ -28,7 +28,7 @@ from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_pri
 from penstock.plan.topology import Topology
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import StreamMapValues
-from penstock.record import DictionaryColumn, RecordBatch, size_of
+from penstock.record import DictionaryColumn, RecordBatch, TopicPartition, size_of
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
 
@@ -96,6 +96,8 @@ def test_messages_of_the_protocol_are_read_as_they_were_written() -> None:
     control = TaskControl(4, 1000, entry, global_positions={"rates": [7, 0]})
     assert TaskControl.decode(control.encode()) == control
     report = TaskReport("0_1", 4, 2, "aa", entry, (("t", 3, 40),), "printed")
+    assert TaskReport.decode(report.encode()) == report
+    report = report._replace(worker="here (pid 1)", awaited=(TopicPartition("t", 1),))
     assert TaskReport.decode(report.encode()) == report
     sink = SinkControl(EpochOffset("q", 4, 1000, {"t": [1, 2]}, [2, 2], 2))
     assert SinkControl.decode(sink.encode()) == sink

@@ -109,6 +109,11 @@ class WorkerProcesses:
         time."""
         return self._running.get(task, _NO_WORKER)
 
+    def workers(self) -> dict[TaskId, str]:
+        """Return the number and the id of the process of each open task."""
+        with self._lock:
+            return {task: f"process {self._running[task]} (pid {worker.pid})" for task, worker in self._open.items()}
+
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the polling thread asks."""
         match action:
