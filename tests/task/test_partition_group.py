@@ -153,8 +153,10 @@ def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
     batch = batch_of(("k", "v", 1))
     batch.timestamps = np.array([-1])
     task.add_records("a", 0, batch)
-    with pytest.raises(StreamsError, match=r"Input record a-0 at offset 0 has invalid \(negative\) timestamp"):
+    with pytest.raises(StreamsError, match=r"record a-0 at offset 0 has invalid \(negative\) timestamp") as caught:
         task.process()
+    assert caught.value.failed_record is not None
+    assert caught.value.failed_record[1:] == ("a", 0, 0, "'k'", "'v'")
 
 
 def test_the_partition_time_replaces_a_negative_timestamp() -> None:

@@ -19,7 +19,7 @@ from penstock.errors import BrokerNotFoundError, StreamsError
 from penstock.host.api import Staleness, StoreSize
 from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
-from penstock.record import TopicPartition
+from penstock.record import FailedRecord, TopicPartition
 from tests.ui.conftest import Shown
 
 ROOT = Path(__file__).parents[2]
@@ -149,8 +149,14 @@ def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:
     newest = answer["errors"][0]
     assert (newest["error"], newest["response"]) == ("ValueError: no such word 59", "SHUTDOWN_CLIENT")
     assert "raise ValueError(text)" in newest["traceback"]
+    assert newest["record"] is None
     assert answer["errors"][-1]["error"] == "ValueError: no such word 10"
-    assert shown.json("/api/v1/overview")["errors"] == 60
+    failed = StreamsError("Exception caught in process.")
+    failed.failed_record = FailedRecord("map", "lines", 1, 17, "'k'", "'v'")
+    shown.host.told().on_failure(failed)
+    record = {"node": "map", "topic": "lines", "partition": 1, "offset": 17, "key": "'k'", "value": "'v'"}
+    assert shown.json("/api/v1/errors")["errors"][0]["record"] == record
+    assert shown.json("/api/v1/overview")["errors"] == 61
 
 
 def test_tasks_are_shown_with_positions_ends_and_lags(shown: Shown) -> None:

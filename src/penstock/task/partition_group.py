@@ -33,12 +33,15 @@ from penstock.processor.timestamps import (
 from penstock.record import (
     NO_TIMESTAMP,
     ConsumerRecord,
+    FailedRecord,
     Int64Array,
     PartitionBatch,
     RecordBatch,
+    RecordMetadata,
     TopicPartition,
     running_maximum,
 )
+from penstock.task.error_handling import failed_record
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 
@@ -328,12 +331,14 @@ class PartitionGroup:
             )
             try:
                 time = extractor(record, partition_time)
-            except StreamsError:
+            except StreamsError as error:
+                error.failed_record = self._failed(record)
                 raise
             except Exception as error:
                 failure = StreamsError(
                     f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}."
                 )
+                failure.failed_record = self._failed(record)
                 raise failure from error
             extracted.append(time)
             partition_time = max(partition_time, time)
@@ -344,6 +349,10 @@ class PartitionGroup:
             return result
         self._count_dropped(self._sources[partition.topic].name, len(batch) - len(kept))
         return result.take(kept)
+
+    def _failed(self, record: ConsumerRecord) -> FailedRecord:
+        """Return the record whose timestamp cannot be extracted, for its error."""
+        return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
 
 
 def _bytes_of(batch: RecordBatch) -> int:

@@ -524,6 +524,7 @@ class StreamTask:
             f"topic={metadata.topic}, partition={metadata.partition}, "
             f"offset={metadata.offset}"
         )
+        error.failed_record = failure.failed_record(metadata)
         self._point_at_program(error, failure)
         raise error from failure.error
 

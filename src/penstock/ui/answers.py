@@ -159,6 +159,7 @@ class Answers:
                 "error": xml_text(each.error),
                 "traceback": xml_text(each.traceback),
                 "response": each.response.value,
+                "record": None if each.record is None else each.record._asdict(),
             }
             for each in reversed(last)
         ]

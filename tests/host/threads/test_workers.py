@@ -35,7 +35,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.windows import TimeWindows
@@ -372,8 +372,10 @@ def test_errors_cross_with_class_text_causes_and_notes() -> None:
             odd.add_note("a note")
             raise TopologyError("wrong") from odd
     except TopologyError as error:
+        error.failed_record = FailedRecord("map", "in", 0, 3, "'k'", "'v'")
         came: BaseException = pickle.loads(encoded(error))
     assert isinstance(came, TopologyError)
+    assert came.failed_record == FailedRecord("map", "in", 0, 3, "'k'", "'v'")
     assert str(came) == "Invalid topology: wrong"
     assert came.__cause__ is not None
     assert str(came.__cause__) == "one other"

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers, redrive_command
-from penstock.ui.formatting import LONGEST, number
-from penstock.ui.markup import Content, element, joined, table
+from penstock.ui.formatting import LONGEST, NONE, number
+from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.parameters import Parameters
 from penstock.ui.topologies import Answer
+
+_PARTS: Final = ("key", "value")
 
 
 def page(answers: Answers) -> Page:
@@ -29,6 +33,7 @@ def _errors(answer: Answer) -> Sections:
             "details",
             element("summary", f"{time_text(each['seen_at_ms'])} {each['error'].splitlines()[0][:LONGEST]}"),
             element("p", f"The uncaught exception handler answered {each['response']}."),
+            *([] if each["record"] is None else [_record(each["record"])]),
             element("pre", each["traceback"]),
         )
         for each in answer["errors"]
@@ -39,6 +44,17 @@ def _errors(answer: Answer) -> Sections:
         else f"Errors that have stopped all tasks since the start: {answer['count']}."
     )
     return {"count": element("p", count), "errors": joined(shown)}
+
+
+def _record(record: Answer) -> Markup:
+    """Return the record that a task failed on."""
+    at = NONE if record["topic"] is None else f"{record['topic']}-{record['partition']} at {record['offset']}"
+    rows = [
+        ("Node", record["node"]),
+        ("Input record", at),
+        *((part.capitalize(), NONE if record[part] is None else element("code", record[part])) for part in _PARTS),
+    ]
+    return table("Record", ("What", "Value"), rows, "")
 
 
 def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
