@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,9 @@ from tests.support.answers import check_answer
 from tests.support.commands import Run
 from tests.support.waiting import until
 from tests.transfers.test_redrive import Case
-from tests.transfers.topics import Topics
+from tests.transfers.topics import Sent, Topics
 from tests.ui.conftest import Shown
-from tests.ui.test_pages import Read, page
+from tests.ui.test_pages import HOSTILE, Read, page
 
 
 class Controlled:
@@ -173,6 +174,37 @@ def test_dead_letters_are_shown_with_the_command_and_go_back_once(
     assert "Asked for: redrive. Dead letter topic: " in Read(controlled.submit(action="redrive").text).text
     assert case.values() == [b"a", b"b"]
     assert "No dead letter is left" in page(shown, "/errors?dead_letters=show").text
+
+
+def test_each_dead_letter_has_the_command_that_redrives_it(
+    case: Case, embedded_broker: BrokerProcess, show: Callable[..., Shown]
+) -> None:
+    servers = embedded_broker.bootstrap_servers
+    shown = show(**{"bootstrap.servers": servers, "errors.dead.letter.queue.topic.name": case.queue})
+    case.fail(b"a", ValueError("first"), offset=17, timestamp=1)
+    case.fail(b"<i>\x00\xff" + b"x" * 5_000, ValueError(HOSTILE), offset=18, timestamp=2, headers=((HOSTILE, None),))
+    case.fail(None, ValueError("of a punctuator"), -1, None, topic=None, offset=-1, timestamp=3)
+    case.topics.write(case.queue, [Sent(0, b"k", b"foreign", 4)])
+    foreign, tick, long, first = shown.json("/api/v1/dead-letters")["last"]
+    assert (foreign["value"], foreign["exception"], foreign["command"]) == ("foreign", None, None)
+    assert (tick["source"], tick["message"], tick["command"]) == (None, "of a punctuator", None)
+    assert long["source"] == {"topic": case.source, "partition": 0, "offset": 18}
+    assert long["value"].startswith("<i>\ufffd\ufffdxxx")
+    assert long["value"].endswith("... (5,005 bytes)")
+    assert long["headers"][0][0].startswith("<script>")
+    assert first["command"] == (
+        f"penstock redrive {case.queue} --source-topic={case.source} --partition=0 --offset=17 "
+        f"--config bootstrap.servers={servers}"
+    )
+    ended = case.run(*shlex.split(first["command"])[1:], "--skip-invalid")
+    assert ended.code == 0, ended.err
+    assert case.values() == [b"a"]
+    last = shown.json("/api/v1/dead-letters")["last"]
+    assert [each["redriven"] for each in last] == [False, False, False, True]
+    found = page(shown, "/errors?dead_letters=show")
+    assert "<script>alert('1')</script>" in found.text
+    assert first["command"] in found.text
+    assert len(found.with_tag("details")) == 4
 
 
 def test_a_savepoint_that_fails_is_reported(show: Callable[..., Shown], tmp_path: Path) -> None:
