@@ -71,9 +71,23 @@ def test_an_application_shows_how_far_it_is(
             if path not in ("/api/v1/changes", "/api/v1/dead-letters"):
                 get(path.removeprefix("/"))
         token = told.partition("the token for control is ")[2].split()[0]
-        take = Request(
-            f"{found[0]}api/v1/control/savepoint", headers={"Authorization": f"Bearer {token}"}, method="POST"
-        )
+
+        def action(path: str) -> Request:
+            bearer = {"Authorization": f"Bearer {token}"}
+            return Request(f"{found[0]}api/v1/control/{path}", headers=bearer, method="POST")
+
+        def tapped() -> Any:
+            (topology,) = get("api/v1/topology")["topologies"]
+            nodes = [node for part in topology["subtopologies"] for node in part["nodes"]]
+            return next(node["tapped"] for node in nodes if node["name"] == "KSTREAM-SOURCE-0000000000")
+
+        assert tapped() is None
+        urlopen(action("tap?node=KSTREAM-SOURCE-0000000000"), timeout=60).close()
+        runner.write(source, lines(["tapped"], partitions=2))
+        assert wait_for(tapped)[0]["value"] == "'tapped'"
+        urlopen(action("untap?node=KSTREAM-SOURCE-0000000000"), timeout=60).close()
+        assert tapped() is None
+        take = action("savepoint")
         if config["penstock.host"] == "spark":
             with urlopen(take, timeout=60) as answer:
                 (taken,) = tmp_path.iterdir()

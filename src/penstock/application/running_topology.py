@@ -198,6 +198,11 @@ class RunningTopology(ABC):
         except StreamsError:
             return None
 
+    def untap(self, node: str) -> None:
+        """Close the tap of a node, if one is open; `Tap.close` does the same."""
+        if node in self._taps:
+            self._taps[node].close()
+
     def _check_node(self, node: str) -> None:
         description = self.describe()
         names = [each.name for part in description.subtopologies for each in part.nodes]
