@@ -17,10 +17,12 @@ import penstock
 from penstock import StreamsBuilder
 from penstock.errors import BrokerNotFoundError, StreamsError
 from penstock.host.api import Staleness, StoreSize
-from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
+from penstock.metrics.drop_reasons import Dropped, DropReason
+from penstock.metrics.host_metrics import HostMeasurements, Operation, dropped_for, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
 from penstock.record import FailedRecord, TopicPartition
 from tests.ui.conftest import Shown
+from tests.ui.test_pages import page
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "<script>alert('1')</script>"
@@ -100,9 +102,14 @@ def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
             written = Measurement(number, 0.0, 0.0, 0.0)
             measured.take(Operation.reported(output_age(bucket), "0_0"), written, 0)
     measured.committed(0, 0)
-    for node, records in (("KSTREAM-SOURCE-0000000000", 3), ("counts", 2)):
-        dropped = Operation("dropped-records", "0_0", "processor-node-id", node)
-        measured.take(dropped, Measurement(records, 1.0, 1.0, 1.0), 0)
+    for task, node, reason, records in (
+        ("0_0", "KSTREAM-SOURCE-0000000000", DropReason.DESERIALIZATION, 3),
+        ("0_1", "KSTREAM-SOURCE-0000000000", DropReason.DESERIALIZATION, 4),
+        ("0_1", "KSTREAM-SOURCE-0000000000", DropReason.INVALID_TIMESTAMP, 1),
+        ("1_0", "a/b", DropReason.LATE, 2),
+    ):
+        dropped = Operation.reported(dropped_for(Dropped(node, reason)), task)
+        measured.take(dropped, Measurement(records, float(records), 1.0, 1.0), 0)
     monkeypatch.setattr(shown.host, "measured", lambda: measured.at(0))
     shown.host.tasks().positions = {"0_0": (1, 1), "0_1": (1, 1)}
     shown.after(10)
@@ -110,10 +117,12 @@ def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
     ages = overview["output_age_ms"]
     assert (ages["p50"], ages["p95"], ages["p99"]) == pytest.approx((10, 1_000, 1_000), rel=0.2)
     assert overview["stream_time"] == {"min_at_ms": 5_000, "max_at_ms": 8_000, "skew_ms": 3_000}
-    assert [(each["name"], each["records"], each["reason"].split(",")[0]) for each in overview["dropped"]] == [
-        ("KSTREAM-SOURCE-0000000000", 3, "not readable"),
-        ("counts", 2, "too late for what the store retains"),
+    assert [tuple(each.values()) for each in overview["dropped"]] == [
+        ("", "KSTREAM-SOURCE-0000000000", "deserialization", 7),
+        ("", "KSTREAM-SOURCE-0000000000", "invalid-timestamp", 1),
+        ("", "a/b", "late", 2),
     ]
+    assert "a/b 2 too late: its window is closed" in page(shown, "/").text
     assert [task["stream_time_at_ms"] for task in shown.json("/api/v1/tasks")["tasks"]] == [5_000, 8_000]
     shown.host.tasks().positions = {"0_1": (1, 1)}
     shown.after(10)

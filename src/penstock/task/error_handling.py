@@ -28,6 +28,7 @@ from penstock.exception_handlers import (
     SerializationExceptionOrigin,
 )
 from penstock.log_limits import limit_rate
+from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import value_text
 from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
 from penstock.task.context import TaskContext
@@ -171,7 +172,7 @@ class ErrorHandling:
             response = _checked(self._deserialization.handle_error(context, record, error), "Deserialization")
         except Exception as fatal:
             raise StreamsError("Fatal user code error in deserialization error callback") from fatal
-        if self._resumes(node, response):
+        if self._resumes(node, DropReason.DESERIALIZATION, response):
             return
         failure = StreamsError(DESERIALIZATION_FAILED)
         failure.failed_record = failed_record(node, RecordMetadata(*record[:3]), record)
@@ -209,7 +210,7 @@ class ErrorHandling:
         except Exception as fatal:
             message = "Fatal user code error in processing error callback"
             raise ProcessingError(node, fatal, message, record) from fatal
-        if not self._resumes(node, response, send):
+        if not self._resumes(node, DropReason.PROCESSING, response, send):
             raise ProcessingError(node, error, record=record) from error
 
     def serialization_failed(
@@ -232,7 +233,7 @@ class ErrorHandling:
         except Exception as fatal:
             message = "Fatal user code error in production error callback"
             raise ProcessingError(node, fatal, message, source) from fatal
-        if self._resumes(node, response):
+        if self._resumes(node, DropReason.SERIALIZATION, response):
             return
         failure = StreamsError(
             f"Unable to serialize record. ProducerRecord(topic=[{record.topic}], partition=[null], "
@@ -247,7 +248,13 @@ class ErrorHandling:
         )
         raise failure from error
 
-    def _resumes(self, node: str, response: Response, send: Callable[[ProducerRecord], None] | None = None) -> bool:
+    def _resumes(
+        self,
+        node: str,
+        reason: DropReason,
+        response: Response,
+        send: Callable[[ProducerRecord], None] | None = None,
+    ) -> bool:
         """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
         task continues."""
         for record in response.dead_letter_queue_records:
@@ -259,7 +266,7 @@ class ErrorHandling:
                 _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
         if response.result is not Result.RESUME:
             return False
-        self._task.dropped_records[node] += 1
+        self._task.count_dropped(node, reason)
         return True
 
     def _context(self, node: str, record: Record[Any, Any] | None) -> ErrorHandlerContext:

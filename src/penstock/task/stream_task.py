@@ -17,6 +17,7 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
+from penstock.metrics.drop_reasons import Dropped, by_place
 from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
@@ -50,15 +51,14 @@ class TaskCommit:
     """What a commit must make durable in one step.
 
     changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records:
-    by node, since the task was made.
-    order: what was taken since the last commit, where the task traces it. measured: by operation (`host_metrics`).
-    sensors: what those of the processors recorded.
+    by node or store and reason, since the task was made. order: what was taken since the last commit, where the task
+    traces it. measured: by operation (`host_metrics`). sensors: what those of the processors recorded.
     """
 
     changes: Changes
     checkpoint: TaskCheckpoint
     output: list[PartitionBatch]
-    dropped_records: Mapping[str, int]
+    dropped_records: Mapping[Dropped, int]
     order: TracedCommit | None
     measured: Mapping[str, Measurement]
     sensors: Sequence[SensorReport]
@@ -129,7 +129,7 @@ class StreamTask:
             RecordCache(cache_bytes, self._observer),
             self._context.record_context,
             self._context.processor_metadata,
-            self._context.count_dropped,
+            self._context.count_late,
             change_log,
             spilled,
             self._observer,
@@ -450,7 +450,7 @@ class StreamTask:
     @property
     def dropped_records(self) -> Mapping[str, int]:
         """The number of records dropped, by node, since the task was made (Kafka metric: dropped-records-total)."""
-        return self._context.dropped_records
+        return by_place(self._context.dropped_records)
 
     @property
     def commit_requested(self) -> bool:
