@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.record import TopicPartition
+    from penstock.record import FailedRecord, TopicPartition
 
 
 class StreamsError(Exception):
@@ -18,6 +18,9 @@ class StreamsError(Exception):
     What to do: Read the message, which names the node, topic, partition, store or file, what was expected and the
     remedy; and the cause (`__cause__`), which is the error of your function if one failed.
     """
+
+    failed_record: FailedRecord | None = None
+    """The record on which a task failed, None for any other error."""
 
 
 class TopologyError(StreamsError):

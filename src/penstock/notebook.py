@@ -56,14 +56,14 @@ def mime_bundle(
     }
 
 
-def value_text(value: Any) -> str:
-    """Return a key or a value as a short text of one line."""
+def value_text(value: Any, longest: int = _LONGEST) -> str:
+    """Return a key or a value as a short text of one line, of up to `longest` characters."""
     try:
         text = repr(value)
     except Exception as error:  # of the user's class
         text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
-    line = " ".join(xml_text(text[: 2 * _LONGEST]).split("\n"))
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+    line = " ".join(xml_text(text[: 2 * longest]).split("\n"))
+    return line if len(line) <= longest else f"{line[:longest]}..."
 
 
 def time_text(time_ms: int | None) -> str:

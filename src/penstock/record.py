@@ -159,6 +159,22 @@ class AggregationWithHeaders(NamedTuple):
     headers: Headers = ()
 
 
+class FailedRecord(NamedTuple):
+    """The record on which a task failed.
+
+    node: the one that failed. topic, partition, offset: of the input record; None, -1 and -1 in a punctuator. key,
+    value: those that reached the node, as short texts; None where there is no record, or it is not known which one of a
+    batch it was.
+    """
+
+    node: str
+    topic: str | None
+    partition: int
+    offset: int
+    key: str | None = None
+    value: str | None = None
+
+
 class ConsumerRecord(NamedTuple):
     """A record that was read from a topic: a handler of a record that cannot be read gets key and value as bytes, a
     timestamp extractor as objects; timestamp in ms (Kafka class: ConsumerRecord)."""

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.host.spark.checkpoints import files
+from penstock.host import files
 
 
 class Disk:

@@ -43,7 +43,7 @@ from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType
 from penstock.processor.stateless import StreamFlatMapValues, StreamForeach, StreamMapValues, StreamPeek
-from penstock.record import ConsumerRecord, Headers, Record
+from penstock.record import ConsumerRecord, FailedRecord, Headers, Record
 from penstock.serdes import Serde
 from penstock.task.stream_task import StreamTask
 from penstock.testing import TopologyTestDriver
@@ -112,6 +112,14 @@ def test_without_a_users_own_handler_an_error_names_its_record(execution: str) -
     with pytest.raises(StreamsError, match="processor=map, topic=in, partition=0, offset=1") as caught:
         _run(_chain(_refuse), execution, {}, "a", "bad", "c")
     assert isinstance(caught.value.__cause__, SerializationError)
+    assert caught.value.failed_record == FailedRecord("map", "in", 0, 1, "'k'", "'bad'")
+
+
+def test_an_error_keeps_only_the_beginning_of_its_record() -> None:
+    with pytest.raises(StreamsError) as caught:
+        _run(_chain(lambda value: 1 // 0), "record", {}, "a" * 1_000_000)
+    assert caught.value.failed_record is not None
+    assert caught.value.failed_record.value == f"'{'a' * 999}..."
 
 
 class Judge(ProcessingExceptionHandler):
@@ -406,6 +414,9 @@ def test_an_error_of_a_serde_names_node_topic_partition_offset_and_what_to_do(
     said = "".join(traceback.format_exception(caught.value))
     assert [words for words in told if words not in said] == []
     assert "ClassCastException" not in said
+    failed = caught.value.failed_record
+    assert failed is not None
+    assert (failed.topic, failed.partition, failed.offset) == ("in", 0, 1)
 
 
 def _line_before_this() -> str:

@@ -109,6 +109,7 @@ def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 9)))
     task.add_records("b", 0, batch_of(("k", "z", 7)))
     assert task.process(wait) == 2
+    assert task.awaited == {b}
     ((_, _, held, _),), again = task.give_up_buffered()
     assert again == 1_100
     assert task.checkpoint().idle_deadlines == {b: 1_100}
@@ -117,6 +118,7 @@ def test_a_task_waits_for_an_empty_partition_as_long_as_it_may_idle() -> None:
     assert task.process(wait) == 0
     task.advance_wall_clock(1_100)
     assert task.process(wait) == 1
+    assert task.awaited == set()
     assert task.checkpoint().idle_deadlines == {b: 1_100, a: 1_200}
     assert [value for _, _, value, _ in sent(task)] == ["x", "z", "y"]
 
@@ -151,8 +153,10 @@ def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
     batch = batch_of(("k", "v", 1))
     batch.timestamps = np.array([-1])
     task.add_records("a", 0, batch)
-    with pytest.raises(StreamsError, match=r"Input record a-0 at offset 0 has invalid \(negative\) timestamp"):
+    with pytest.raises(StreamsError, match=r"record a-0 at offset 0 has invalid \(negative\) timestamp") as caught:
         task.process()
+    assert caught.value.failed_record is not None
+    assert caught.value.failed_record[1:] == ("a", 0, 0, "'k'", "'v'")
 
 
 def test_the_partition_time_replaces_a_negative_timestamp() -> None:

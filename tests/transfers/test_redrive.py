@@ -11,12 +11,13 @@ import pytest
 
 from penstock import Serdes, StreamsBuilder
 from penstock.broker.process import BrokerProcess
+from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, LogAndContinueProcessingExceptionHandler
 from penstock.host.crashpoints import TRANSFER_POINTS
 from penstock.record import Headers
 from penstock.testing import TopologyTestDriver
-from penstock.transfers.redrive import DeadLetter, Selection, _Offsets
+from penstock.transfers.redrive import DeadLetter, Selection, _Offsets, last_letters
 from tests.support.commands import Run, penstock
 from tests.transfers.topics import Sent, Topics
 
@@ -50,9 +51,10 @@ class Case:
         timestamp: int = 7,
         headers: Headers = (),
         topic: str | None = "",
+        offset: int = 0,
     ) -> None:
         """Write the dead letter of a record whose processing fails. topic: the source if it is empty."""
-        self.topics.write(self.queue, [self.letter(value, error, partition, key, timestamp, headers, topic)])
+        self.topics.write(self.queue, [self.letter(value, error, partition, key, timestamp, headers, topic, offset)])
 
     def letter(
         self,
@@ -63,11 +65,12 @@ class Case:
         timestamp: int = 7,
         headers: Headers = (),
         topic: str | None = "",
+        offset: int = 0,
     ) -> Sent:
         handler = LogAndContinueProcessingExceptionHandler()
         handler.configure({"errors.dead.letter.queue.topic.name": self.queue})
         origin = self.source if topic == "" else topic
-        context = ErrorHandlerContext(origin, partition, 0, headers, "node", "0_0", timestamp, key, value)
+        context = ErrorHandlerContext(origin, partition, offset, headers, "node", "0_0", timestamp, key, value)
         (made,) = handler.dead_letter_queue_records(context, error)
         return Sent(0, made.key, made.value, made.timestamp, made.headers)
 
@@ -134,14 +137,15 @@ def test_a_dry_run_writes_nothing_and_shows_what_a_run_would_write(case: Case) -
         (Selection(exceptions=frozenset(["builtins"])), ""),
         (Selection(keys=frozenset([b"x"])), "ad"),
         (Selection(since=2_000, until=4_000), "bc"),
+        (Selection(offsets=frozenset([7, 8])), "bc"),
         (Selection(exceptions=frozenset(["KeyError"]), partitions=frozenset([1])), "d"),
     ],
 )
 def test_a_selection_takes_what_each_of_its_filters_takes(selection: Selection, taken: str) -> None:
     letters = {
         "a": DeadLetter("builtins.ValueError", "", "t", 0, b"x", None, 1_000, ()),
-        "b": DeadLetter("builtins.KeyError", "", "t", 0, None, None, 2_000, ()),
-        "c": DeadLetter("builtins.ValueError", "", "t", 1, b"y", None, 3_999, ()),
+        "b": DeadLetter("builtins.KeyError", "", "t", 0, None, None, 2_000, (), 7),
+        "c": DeadLetter("builtins.ValueError", "", "t", 1, b"y", None, 3_999, (), 8),
         "d": DeadLetter("builtins.KeyError", "", None, 1, b"x", None, 4_000, ()),
     }
     assert "".join(name for name, letter in letters.items() if selection.takes(letter)) == taken
@@ -169,6 +173,28 @@ def test_a_filter_by_source_topic_leaves_the_other_topics(case: Case, unique_nam
     case.fail(b"b", ValueError(), topic=other)
     assert case.redrive("--source-topic", other)["records"] == 1
     assert (case.values(), case.values(other)) == ([], [b"b"])
+
+
+def test_a_filter_by_offset_takes_one_record(case: Case) -> None:
+    for offset, value in ((17, b"a"), (18, b"b")):
+        case.fail(value, ValueError(), offset=offset)
+    assert case.redrive("--source-topic", case.source, "--partition", "0", "--offset", "18")["records"] == 1
+    assert case.values() == [b"b"]
+
+
+def test_the_last_records_of_a_queue_say_whether_they_were_redriven(case: Case, embedded_broker: BrokerProcess) -> None:
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": embedded_broker.bootstrap_servers})
+    for time in range(1, 8):
+        case.fail(b"%d" % time, ValueError(f"error {time}"), timestamp=time, offset=10 + time)
+    case.redrive("--offset", "16")
+    case.topics.write(case.queue, [Sent(0, b"k", b"foreign", 9)])
+    last = last_letters(config, case.queue, 3)
+    redriven = [(each.record.value, each.is_redriven) for each in last]
+    assert redriven == [(b"foreign", False), (b"7", False), (b"6", True)]
+    assert last[0].letter is None
+    assert last[1].letter is not None
+    assert (last[1].letter.message, last[1].letter.offset) == ("error 7", 17)
+    assert "ValueError: error 7" in last[1].letter.stacktrace
 
 
 def test_a_limit_ends_a_run_and_the_next_one_continues(case: Case) -> None:

@@ -12,7 +12,7 @@ from penstock import KafkaStreams, Materialized, Serdes, StreamsBuilder, Topolog
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError, StreamsError
-from penstock.host.api import Staleness, TaskMetadata
+from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import StoreBuilder
@@ -49,6 +49,9 @@ class Tasks:
         """By task: the committed offset of its partition of `lines`, and the end."""
         self.committed = Staleness(0, 0, None)
         self.problem: StreamsError | None = None
+        self.sizes: dict[str, StoreSize] = {}
+        self.sized = 0
+        """How often somebody asked for the sizes."""
 
     def stores(self) -> Mapping[str, StoreBuilder]:
         return self._builders
@@ -58,6 +61,12 @@ class Tasks:
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
         raise StateStoreNotAvailableError(f"No store {request.store_name} is here.")
+
+    def store_sizes(self) -> Mapping[str, StoreSize]:
+        self.sized += 1
+        if self.problem is not None:
+            raise self.problem
+        return self.sizes
 
     def staleness(self) -> Staleness:
         return self.committed

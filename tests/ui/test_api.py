@@ -15,11 +15,14 @@ from starlette.routing import Route
 
 import penstock
 from penstock import StreamsBuilder
-from penstock.errors import BrokerNotFoundError
-from penstock.host.api import Staleness, State
-from penstock.metrics.host_metrics import HostMeasurements, Operation, output_age
+from penstock.errors import BrokerNotFoundError, StreamsError
+from penstock.host.api import Staleness, State, StoreSize
+from penstock.metrics.drop_reasons import Dropped, DropReason
+from penstock.metrics.host_metrics import HostMeasurements, Operation, dropped_for, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
+from penstock.record import FailedRecord, TopicPartition
 from tests.ui.conftest import Shown
+from tests.ui.test_pages import page
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "<script>alert('1')</script>"
@@ -126,9 +129,14 @@ def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
             written = Measurement(number, 0.0, 0.0, 0.0)
             measured.take(Operation.reported(output_age(bucket), "0_0"), written, 0)
     measured.committed(0, 0)
-    for node, records in (("KSTREAM-SOURCE-0000000000", 3), ("counts", 2)):
-        dropped = Operation("dropped-records", "0_0", "processor-node-id", node)
-        measured.take(dropped, Measurement(records, 1.0, 1.0, 1.0), 0)
+    for task, node, reason, records in (
+        ("0_0", "KSTREAM-SOURCE-0000000000", DropReason.DESERIALIZATION, 3),
+        ("0_1", "KSTREAM-SOURCE-0000000000", DropReason.DESERIALIZATION, 4),
+        ("0_1", "KSTREAM-SOURCE-0000000000", DropReason.INVALID_TIMESTAMP, 1),
+        ("1_0", "a/b", DropReason.LATE, 2),
+    ):
+        dropped = Operation.reported(dropped_for(Dropped(node, reason)), task)
+        measured.take(dropped, Measurement(records, float(records), 1.0, 1.0), 0)
     monkeypatch.setattr(shown.host, "measured", lambda: measured.at(0))
     shown.host.tasks().positions = {"0_0": (1, 1), "0_1": (1, 1)}
     shown.after(10)
@@ -136,10 +144,12 @@ def test_ages_stream_times_and_dropped_records_come_from_what_was_measured(
     ages = overview["output_age_ms"]
     assert (ages["p50"], ages["p95"], ages["p99"]) == pytest.approx((10, 1_000, 1_000), rel=0.2)
     assert overview["stream_time"] == {"min_at_ms": 5_000, "max_at_ms": 8_000, "skew_ms": 3_000}
-    assert [(each["name"], each["records"], each["reason"].split(",")[0]) for each in overview["dropped"]] == [
-        ("KSTREAM-SOURCE-0000000000", 3, "not readable"),
-        ("counts", 2, "too late for what the store retains"),
+    assert [tuple(each.values()) for each in overview["dropped"]] == [
+        ("", "KSTREAM-SOURCE-0000000000", "deserialization", 7),
+        ("", "KSTREAM-SOURCE-0000000000", "invalid-timestamp", 1),
+        ("", "a/b", "late", 2),
     ]
+    assert "a/b 2 too late: its window is closed" in page(shown, "/").text
     assert [task["stream_time_at_ms"] for task in shown.json("/api/v1/tasks")["tasks"]] == [5_000, 8_000]
     shown.host.tasks().positions = {"0_1": (1, 1)}
     shown.after(10)
@@ -199,16 +209,24 @@ def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:
     newest = answer["errors"][0]
     assert (newest["error"], newest["response"]) == ("ValueError: no such word 59", "SHUTDOWN_CLIENT")
     assert "raise ValueError(text)" in newest["traceback"]
+    assert newest["record"] is None
     assert answer["errors"][-1]["error"] == "ValueError: no such word 10"
-    assert shown.json("/api/v1/overview")["errors"] == 60
+    failed = StreamsError("Exception caught in process.")
+    failed.failed_record = FailedRecord("map", "lines", 1, 17, "'k'", "'v'")
+    shown.host.told().on_failure(failed)
+    record = {"node": "map", "topic": "lines", "partition": 1, "offset": 17, "key": "'k'", "value": "'v'"}
+    assert shown.json("/api/v1/errors")["errors"][0]["record"] == record
+    assert shown.json("/api/v1/overview")["errors"] == 61
 
 
 def test_tasks_are_shown_with_positions_ends_and_lags(shown: Shown) -> None:
     shown.host.figures = {"processed": {"0_1": 9}, "dropped": {"0_1": 2}, "standbys": {"1_0": 4}, "restoring": {}}
+    shown.host.figures |= {"workers": {"0_1": "process 1 (pid 7)"}, "awaited": {"0_1": (TopicPartition("b", 0),)}}
     shown.host.tasks().positions = {"0_1": (10, 50)}
     shown.after(10)
     partition = {"topic": "lines", "partition": 1, "committed_offset": 10, "end_offset": 50, "lag": 40}
-    of_task = {"worker": None, "stream_time_at_ms": None, "lag": 40}
+    waits = {"worker": "process 1 (pid 7)", "waits_for": [{"topic": "b", "partition": 0}]}
+    of_task = {**waits, "stream_time_at_ms": None, "lag": 40}
     assert shown.json("/api/v1/tasks") == {
         "seen_at_ms": 1_000_010,
         "tasks": [{"topology": "", "task": "0_1", "processed": 9, "dropped": 2, **of_task, "partitions": [partition]}],
@@ -246,15 +264,35 @@ def test_names_of_users_are_text_in_pictures(show: Callable[..., Shown]) -> None
     assert topology["subtopologies"][0]["nodes"][0]["topic_pattern"] == HOSTILE
 
 
-def test_stores_are_shown_with_their_kinds_and_users(shown: Shown) -> None:
-    assert shown.json("/api/v1/stores")["stores"] == [
-        {
-            "topology": "",
-            "store": "counts",
-            "kind": "timestamped_key_value",
-            "processors": ["KSTREAM-AGGREGATE-0000000003"],
-        }
-    ]
+def test_stores_are_shown_with_their_kinds_sizes_and_users(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = {"topology": "", "store": "counts", "kind": "timestamped_key_value"}
+    users = {"processors": ["KSTREAM-AGGREGATE-0000000003"]}
+    unknown = dict.fromkeys(("entries", "bytes", "segments", "segment_bytes"))
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **unknown, **users}]
+    measured = HostMeasurements(2, 30_000)
+    for task in ("0_0", "1_0", "1_1"):
+        measured.take(Operation("state-size", task), Measurement(1, 4_096.0, 4_096.0, 4_096.0), 0)
+    monkeypatch.setattr(shown.host, "measured", lambda: measured.at(0))
+    shown.host.tasks().sizes = {"counts": StoreSize(7, 3, 500)}
+    shown.after(10)
+    sizes = {"entries": 7, "bytes": 8_192, "segments": 3, "segment_bytes": 500}
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **sizes, **users}]
+    shown.host.tasks().problem = StreamsError("Nothing is committed yet.")
+    shown.after(10)
+    assert shown.json("/api/v1/stores")["stores"] == [{**store, **unknown, "bytes": 8_192, **users}]
+
+
+def test_sizes_of_stores_are_read_once_a_look_and_only_for_who_asks(shown: Shown) -> None:
+    shown.after(2_000)
+    for path in ("/api/v1/overview", "/topology?node=KSTREAM-AGGREGATE-0000000003", "/tasks"):
+        assert shown.client.get(path).status_code == 200
+    assert shown.host.tasks().sized == 0
+    for _ in range(3):
+        shown.json("/api/v1/stores")
+    assert shown.host.tasks().sized == 1
+    shown.after(2_000)
+    shown.json("/api/v1/stores")
+    assert shown.host.tasks().sized == 2
 
 
 def test_prometheus_reads_the_metrics(shown: Shown) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 
 from penstock.broker.process import BrokerProcess
 from penstock.host.api import State
+from penstock.task.taps import TappedRecord
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control
 from penstock.ui.routes import application
@@ -19,9 +21,9 @@ from tests.support.answers import check_answer
 from tests.support.commands import Run
 from tests.support.waiting import until
 from tests.transfers.test_redrive import Case
-from tests.transfers.topics import Topics
+from tests.transfers.topics import Sent, Topics
 from tests.ui.conftest import Shown
-from tests.ui.test_pages import Read, page
+from tests.ui.test_pages import HOSTILE, Read, page
 
 
 class Controlled:
@@ -110,7 +112,7 @@ def test_its_own_page_can_ask(controlled: Controlled, headers: dict[str, str]) -
 def test_an_unknown_action_is_refused(controlled: Controlled) -> None:
     answer = controlled.post("explode")
     assert answer.status_code == 404
-    assert answer.json()["error"] == "There is no action 'explode': expected one of pause, resume, stop."
+    assert answer.json()["error"] == "There is no action 'explode': expected one of pause, resume, stop, tap, untap."
 
 
 def test_the_page_asks_once_and_does_it(controlled: Controlled) -> None:
@@ -127,6 +129,52 @@ def test_the_page_asks_once_and_does_it(controlled: Controlled) -> None:
     assert "Asked for: pause." in Read(done.text).text
     assert "PAUSED" in Read(done.text).text
     assert controlled.shown.streams.is_paused()
+
+
+def test_a_node_is_tapped_and_untapped_from_its_page(controlled: Controlled, caplog: pytest.LogCaptureFixture) -> None:
+    host, node, address = controlled.shown.host, "KSTREAM-AGGREGATE-0000000003", "/topology?topology=&node="
+    host.taps[node] = [TappedRecord("k", "<b>v</b>", 5, (), "1_0", "lines", 0, 7, 5)]
+    found = page(controlled.shown, address + node)
+    form = {str(each["name"]): str(each["value"]) for each in found.with_tag("input") if each["type"] == "hidden"}
+    assert form == {"action": "tap", "node": node, "topology": ""}
+    assert "Last records" not in found.text
+    assert "tick" in controlled.submit(**{**form, "confirmed": "no"}).text
+    assert controlled.shown.streams.tapped(node) is None
+    shown = Read(controlled.submit(**form).text)
+    assert f"Asked for: tap. Node: {node}." in shown.text
+    assert "<b>v</b>" in shown.text
+    closing = {str(each["name"]): str(each["value"]) for each in shown.with_tag("input") if each["type"] == "hidden"}
+    assert closing["action"] == "untap"
+    assert controlled.submit(**closing).status_code == 200
+    assert (controlled.shown.streams.tapped(node), host.calls[-1]) == (None, f"untap {node}")
+    assert f"app: tap of {node} asked for by testclient." in caplog.messages
+    assert f"app: untap of {node} asked for by testclient." in caplog.messages
+
+
+def test_a_program_taps_a_node_and_the_tap_of_the_program_itself_stays(controlled: Controlled) -> None:
+    host, node = controlled.shown.host, "KSTREAM-SOURCE-0000000000"
+    host.taps[node] = []
+    own = controlled.shown.streams.tap(node)
+    answer = controlled.post(f"tap?node={node}")
+    assert (answer.status_code, answer.json()["node"]) == (202, node)
+    assert own.is_open
+    assert controlled.post(f"untap?node={node}").status_code == 202
+    assert not own.is_open
+
+
+@pytest.mark.parametrize("query", ["", "?node=none", "?node=<b>", "?topology=none&node=KSTREAM-SOURCE-0000000000"])
+def test_a_tap_of_a_node_that_there_is_not_is_refused(controlled: Controlled, query: str) -> None:
+    answer = controlled.post(f"tap{query}")
+    assert answer.status_code == 404
+    assert answer.json()["error"].startswith("Cannot tap: no sub-topology has a node ")
+
+
+def test_a_page_has_no_form_for_a_node_that_there_is_not_and_none_without_control(
+    controlled: Controlled, show: Callable[..., Shown]
+) -> None:
+    for query in ("node=none", "topology=none&node=KSTREAM-SOURCE-0000000000"):
+        assert page(controlled.shown, f"/topology?{query}").with_tag("form") == []
+    assert page(show(), "/topology?node=KSTREAM-SOURCE-0000000000").with_tag("form") == []
 
 
 def test_hostile_forms_are_refused_and_shown_as_text(controlled: Controlled) -> None:
@@ -147,7 +195,7 @@ def test_without_control_there_is_no_page_and_no_action(shown: Shown) -> None:
 def test_there_are_no_savepoints_and_no_redrives_where_nothing_is_set_for_them(controlled: Controlled) -> None:
     for action in ("savepoint", "redrive"):
         assert controlled.post(action).status_code == 404
-    assert controlled.control.actions == ("pause", "resume", "stop")
+    assert controlled.control.actions == ("pause", "resume", "stop", "tap", "untap")
     assert controlled.shown.json("/api/v1/dead-letters", 400)["error"] == (
         "There are no dead letters: errors.dead.letter.queue.topic.name is not set."
     )
@@ -173,6 +221,37 @@ def test_dead_letters_are_shown_with_the_command_and_go_back_once(
     assert "Asked for: redrive. Dead letter topic: " in Read(controlled.submit(action="redrive").text).text
     assert case.values() == [b"a", b"b"]
     assert "No dead letter is left" in page(shown, "/errors?dead_letters=show").text
+
+
+def test_each_dead_letter_has_the_command_that_redrives_it(
+    case: Case, embedded_broker: BrokerProcess, show: Callable[..., Shown]
+) -> None:
+    servers = embedded_broker.bootstrap_servers
+    shown = show(**{"bootstrap.servers": servers, "errors.dead.letter.queue.topic.name": case.queue})
+    case.fail(b"a", ValueError("first"), offset=17, timestamp=1)
+    case.fail(b"<i>\x00\xff" + b"x" * 5_000, ValueError(HOSTILE), offset=18, timestamp=2, headers=((HOSTILE, None),))
+    case.fail(None, ValueError("of a punctuator"), -1, None, topic=None, offset=-1, timestamp=3)
+    case.topics.write(case.queue, [Sent(0, b"k", b"foreign", 4)])
+    foreign, tick, long, first = shown.json("/api/v1/dead-letters")["last"]
+    assert (foreign["value"], foreign["exception"], foreign["command"]) == ("foreign", None, None)
+    assert (tick["source"], tick["message"], tick["command"]) == (None, "of a punctuator", None)
+    assert long["source"] == {"topic": case.source, "partition": 0, "offset": 18}
+    assert long["value"].startswith("<i>\ufffd\ufffdxxx")
+    assert long["value"].endswith("... (5,005 bytes)")
+    assert long["headers"][0][0].startswith("<script>")
+    assert first["command"] == (
+        f"penstock redrive {case.queue} --source-topic={case.source} --partition=0 --offset=17 "
+        f"--config bootstrap.servers={servers}"
+    )
+    ended = case.run(*shlex.split(first["command"])[1:], "--skip-invalid")
+    assert ended.code == 0, ended.err
+    assert case.values() == [b"a"]
+    last = shown.json("/api/v1/dead-letters")["last"]
+    assert [each["redriven"] for each in last] == [False, False, False, True]
+    found = page(shown, "/errors?dead_letters=show")
+    assert "<script>alert('1')</script>" in found.text
+    assert first["command"] in found.text
+    assert len(found.with_tag("details")) == 4
 
 
 def test_a_savepoint_that_fails_is_reported(show: Callable[..., Shown], tmp_path: Path) -> None:

@@ -9,9 +9,11 @@ from html.parser import HTMLParser
 import pytest
 
 from penstock import StreamsBuilder
+from penstock.errors import StreamsError
 from penstock.host.api import CommitFigures, Staleness, State
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
 from penstock.metrics.measurements import Measurement
+from penstock.record import FailedRecord
 from penstock.task.taps import TappedRecord
 from penstock.ui.formatting import duration
 from penstock.ui.markup import Markup, element
@@ -338,6 +340,10 @@ def test_names_and_errors_of_users_are_text(show: Callable[..., Shown]) -> None:
     assert "<script>alert('1')</script>\"" in page(shown, "/").text
     assert "ValueError: <script>alert('1')</script>\"" in page(shown, "/errors").text
     assert "handler answered SHUTDOWN_CLIENT." in page(shown, "/errors").text
+    failed = StreamsError("Exception caught in process.")
+    failed.failed_record = FailedRecord("map", "lines", 1, 17, HOSTILE, HOSTILE)
+    shown.host.told().on_failure(failed)
+    assert "Input record lines-1 at 17 Key <script>alert('1')</script>\"" in page(shown, "/errors").text
 
 
 def test_text_is_escaped_and_markup_is_not() -> None:

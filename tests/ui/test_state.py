@@ -107,7 +107,7 @@ def test_stores_are_not_read_after_the_end(stores: Shown) -> None:
 def test_the_page_on_state_shows_stores_and_entries(stores: Shown) -> None:
     found = page(stores, "/state")
     assert "/state?store=sessions" in [each["href"] for each in found.with_tag("a")]
-    assert "counts timestamped key value KSTREAM-AGGREGATE" in found.text
+    assert "counts timestamped key value 3 - - - KSTREAM-AGGREGATE" in found.text
     assert not found.with_tag("form")
     found = page(stores, "/state?store=windows&key=a&from=&to=&limit=7&from_time=&to_time=")
     assert " 0 1970-01-01 00:00:00.010 10 ms a 1 1970-01-01 00:00:00.012 12 ms " in found.text

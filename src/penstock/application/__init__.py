@@ -34,6 +34,7 @@ from penstock.host.directories import application_path
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook
+from penstock.record import FailedRecord
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
 
@@ -116,12 +117,13 @@ class CloseOptions:
 @dataclass(frozen=True)
 class UncaughtError:
     """An error that has stopped all tasks. time_ms: when (ms since the epoch). error: its type and message. traceback:
-    its end. response: what followed."""
+    its end. response: what followed. record: the one that a task failed on, None if it did not fail on one."""
 
     time_ms: int
     error: str
     traceback: str
     response: StreamThreadExceptionResponse
+    record: FailedRecord | None = None
 
 
 class _Server(Protocol):
@@ -485,9 +487,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
         response = self._decided(error)
         text = "".join(format_exception_only(error)).strip()[:_KEPT_TRACEBACK]
         kept = "".join(format_exception(error))[-_KEPT_TRACEBACK:]
+        record = error.failed_record if isinstance(error, StreamsError) else None
         with self._changed:
             self._uncaught_count += 1
-            self._uncaught.append(UncaughtError(SystemClock().milliseconds(), text, kept, response))
+            self._uncaught.append(UncaughtError(SystemClock().milliseconds(), text, kept, response, record))
         return response
 
     def _decided(self, error: BaseException) -> StreamThreadExceptionResponse:

@@ -16,7 +16,7 @@ from penstock.application.store_view import StoreView
 from penstock.application.tap import Tap
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError, UnsupportedOperationError
-from penstock.host.api import Host, Staleness, State, StateQueries, TaskMetadata
+from penstock.host.api import Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import NOT_MEASURED, streams_metrics
 from penstock.plan.describe import TopologyDescription
@@ -205,6 +205,11 @@ class RunningTopology(ABC):
         except StreamsError:
             return None
 
+    def untap(self, node: str) -> None:
+        """Close the tap of a node, if one is open; `Tap.close` does the same."""
+        if node in self._taps:
+            self._taps[node].close()
+
     def _check_node(self, node: str) -> None:
         description = self.describe()
         names = [each.name for part in description.subtopologies for each in part.nodes]
@@ -234,6 +239,16 @@ class RunningTopology(ABC):
         """Return how far each partition of each store is behind its source topics, by store and partition; asks the
         brokers how far these go. Raises StreamsNotStartedError, and KafkaError if no broker answers."""
         return self._queries().all_local_store_partition_lags()
+
+    def store_sizes(self) -> Mapping[str, StoreSize]:
+        """Return how large each store is, global ones too, by name, as of the newest commit: about how many entries it
+        has, and on Spark the number and the bytes of its segments. On Spark this may read the state.
+
+        Raises:
+            StreamsNotStartedError: the application was not started yet.
+            StateStoreNotAvailableError: nothing has been committed yet.
+        """
+        return self._queries().store_sizes()
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
         """Return how far each task of this program has read and committed, by its id; asks the brokers.

@@ -25,6 +25,9 @@ def redrive(
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="Only what came from this partition.")
     ] = None,
+    offsets: Annotated[
+        list[int] | None, typer.Option("--offset", min=0, help="Only the record of this offset where it came from.")
+    ] = None,
     exceptions: Annotated[
         list[str] | None,
         typer.Option("--exception", metavar="CLASS", help="Only this class of errors, such as builtins.ValueError."),
@@ -62,6 +65,7 @@ def redrive(
         frozenset(from_text(key_serde, topic, key) for key in keys or ()),
         _time(since, "--since"),
         _time(until, "--until"),
+        frozenset(offsets or ()),
     )
     options = RedriveOptions(selection, to, limit, skip_invalid)
     done = (plan_redrive if dry_run else redrive_letters)(client_config(servers, config), topic, options)

@@ -91,6 +91,16 @@ class CommitFigures(NamedTuple):
     phases_ms: Mapping[str, float]
 
 
+class StoreSize(NamedTuple):
+    """How large a store is. entries: about how many are committed in all partitions that this program can count.
+    segments, segment_bytes: on Spark, the number and the bytes of the segments of the tasks that have the store. None
+    is not known."""
+
+    entries: int | None = None
+    segments: int | None = None
+    segment_bytes: int | None = None
+
+
 RECENT_COMMITS: Final = 60
 """Commits whose figures a host keeps."""
 
@@ -141,6 +151,10 @@ class StateQueries(Protocol):
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
         """Return how far each partition of each store is behind its source topics, by store and partition."""
+        ...
+
+    def store_sizes(self) -> Mapping[str, StoreSize]:
+        """Return how large each store is, by name, as of the newest commit; may read state."""
         ...
 
     def query_metadata_for_key(

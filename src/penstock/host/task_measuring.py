@@ -9,12 +9,14 @@ from typing import Final
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import Dropped
 from penstock.metrics.host_metrics import (
     DROPPED_RECORDS,
     NODE_ID,
     PROCESS,
     RECORD_E2E_LATENCY,
     STREAM_TIME,
+    dropped_for,
     operation_of,
     output_age,
 )
@@ -34,7 +36,7 @@ class TaskMeasuring:
     def __init__(self, spec: SubtopologySpec, between: Container[str]) -> None:
         """Measure a task of the sub-topology `spec`. between: the topics through which tasks send to one another."""
         self._between = between
-        self._dropped: Mapping[str, int] = {}
+        self._dropped: Mapping[Dropped, int] = {}
         self._latencies = {
             topic: operation_of(RECORD_E2E_LATENCY, NODE_ID, sink) for topic, sink in _sinks_by_topic(spec).items()
         }
@@ -78,9 +80,11 @@ class TaskMeasuring:
         if commit.checkpoint.stream_time != NO_TIMESTAMP:
             time = float(commit.checkpoint.stream_time)
             self._measured[STREAM_TIME] = Measurement(1, time, time, time)
-        for place, records in commit.dropped_records.items():
-            if more := records - self._dropped.get(place, 0):
-                self._add(operation_of(DROPPED_RECORDS, NODE_ID, place), Measurement(more, float(more), 1.0, 1.0))
+        for each, records in commit.dropped_records.items():
+            if more := records - self._dropped.get(each, 0):
+                measurement = Measurement(more, float(more), 1.0, 1.0)
+                self._add(operation_of(DROPPED_RECORDS, NODE_ID, each.place), measurement)
+                self._add(dropped_for(each), measurement)
         self._dropped = commit.dropped_records
 
     def take(self) -> dict[str, Measurement]:

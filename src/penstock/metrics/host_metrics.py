@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from penstock.metrics import MeasurableStat, Metric, MetricName, SensorMetric, SensorReport
+from penstock.metrics.drop_reasons import Dropped
 from penstock.metrics.measurements import (
     MOST_KEYS,
     NOTHING,
@@ -33,6 +34,7 @@ COMMIT: Final = "commit"
 PROCESS: Final = "process"
 PUNCTUATE: Final = "punctuate"
 DROPPED_RECORDS: Final = "dropped-records"
+DROPPED_BY_REASON: Final = "dropped-records-by-reason"
 RECORD_LATENESS: Final = "record-lateness"
 RECORD_E2E_LATENCY: Final = "record-e2e-latency"
 DEAD_LETTER_RECORDS: Final = "dead-letter-records"
@@ -162,6 +164,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TASK, "stream-time-skew"): "How far in ms the task is behind the largest stream time of the tasks of its program",
     (_NODE, "dropped-records-total"): "The number of records that the node, or the store, has dropped",
     (_NODE, "dropped-records-rate"): "The number of records that the node, or the store, drops a second",
+    (_NODE, "dropped-records-by-reason-total"): "The number of records that were dropped for what the tag reason says",
     (_NODE, "process-total"): "The number of records that the node has processed",
     (_NODE, "process-rate"): "The number of records that the node processes a second",
     (_NODE, "record-e2e-latency-avg"): "The average age in ms of a record when the node has processed it",
@@ -236,6 +239,7 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, DROPPED_RECORDS): (_RATE,),
     (_NODE, DROPPED_RECORDS): (_TOTAL, _RATE),
+    (_NODE, DROPPED_BY_REASON): (_TOTAL,),
     (_TASK, DEAD_LETTER_RECORDS): (_TOTAL, _RATE),
     (_TASK, RECORD_LATENESS): _LEVEL,
     (_NODE, PROCESS): (_TOTAL, _RATE),
@@ -260,6 +264,8 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
 
 NODE_ID: Final = "processor-node-id"
 """The tag of what is measured of a node."""
+REASON: Final = "reason"
+"""The tag that says why a node has dropped records, beside that of the node."""
 CACHE_ID: Final = "record-cache-id"
 """The tag of what is measured of the record cache of a store."""
 CLIENT: Final = "client"
@@ -282,6 +288,11 @@ def state_id(scope: str) -> str:
 def operation_of(name: str, tag: str, id: str) -> str:
     """Return the operation `name` of one part of a task, which `tag` says by its `id`, as tasks report it."""
     return f"{name}/{tag}/{id}"
+
+
+def dropped_for(dropped: Dropped) -> str:
+    """Return the operation by which tasks report the records that a node or store drops for a reason."""
+    return operation_of(DROPPED_BY_REASON, NODE_ID, f"{dropped.reason}/{dropped.place}")
 
 
 def output_age(bucket: int) -> str:
@@ -487,6 +498,9 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     task = ("task-id", operation.task)
     if operation.tag == CLIENT:
         return _FETCH if operation.name == FETCH_THROTTLE_TIME else f"{operation.id}-metrics", []
+    if operation.name == DROPPED_BY_REASON:
+        reason, _, place = operation.id.partition("/")
+        return _NODE, [task, (NODE_ID, place), (REASON, reason)]
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]

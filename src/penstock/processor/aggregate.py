@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason, null_part
 from penstock.processor.api import (
     BatchProcessor,
     EngineContext,
@@ -74,7 +75,7 @@ class _KeyedAggregation(BatchProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         """Update the aggregate of the record's key."""
         if record.key is None or record.value is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(null_part(record.key))
             return
         old = self._values.get(record.key)
         old_value, timestamp = (
@@ -137,7 +138,9 @@ class _KeyedAggregation(BatchProcessor):
             return batch, cast("Sequence[bytes]", keys), None
         passing = [key is not None and value is not None for key, value in zip(keys, batch.values, strict=True)]
         rows = np.flatnonzero(passing)
-        self._engine.count_dropped(len(batch) - len(rows))
+        without_key = sum(key is None for key in keys)
+        self._engine.count_dropped(DropReason.NULL_KEY, without_key)
+        self._engine.count_dropped(DropReason.NULL_VALUE, len(batch) - len(rows) - without_key)
         return batch.take(rows), cast("list[bytes]", list(compress(keys, passing))), rows
 
     def _write(

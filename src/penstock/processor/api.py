@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from penstock.durations import Duration
 from penstock.metrics import StreamsMetrics
+from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
@@ -205,8 +206,8 @@ class HeldResults(Protocol):
 class EngineContext(ProcessorContext, Protocol):
     """What the task offers to the processors of this package besides the Processor API."""
 
-    def count_dropped(self, records: int) -> None:
-        """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
+    def count_dropped(self, reason: DropReason, records: int = 1) -> None:
+        """Add to the records that this node has dropped for a reason (Kafka metric: dropped-records-total)."""
         ...
 
     def count_emitted(self, records: int) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition, named_tuples, take_from
 from penstock.state.api import EngineStore, RecordContext
@@ -128,7 +129,7 @@ def with_key(context: EngineContext, batch: RecordBatch) -> tuple[RecordBatch, R
     if not has_null(batch.keys):
         return batch, None
     rows = np.flatnonzero(np.fromiter((key is not None for key in batch.keys), np.bool_, len(batch)))
-    context.count_dropped(len(batch) - len(rows))
+    context.count_dropped(DropReason.NULL_KEY, len(batch) - len(rows))
     return batch.take(rows), rows
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import Change, Headers, Record, ValueAndTimestamp
@@ -79,7 +80,7 @@ class SubscriptionSend(Processor):
         """Forward what the change of the row means to its old and its new foreign key."""
         new, old, is_latest = record.value
         if self._drop_out_of_order and not is_latest:
-            cast(EngineContext, self.context).count_dropped(1)
+            cast(EngineContext, self.context).count_dropped(DropReason.OUT_OF_ORDER)
             return
         if new is None and old is None:
             return
@@ -98,7 +99,7 @@ class SubscriptionSend(Processor):
             return
         if new_key is None:
             if new is not None:
-                cast(EngineContext, self.context).count_dropped(1)
+                cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
             if old_key is not None:
                 self._send(record, hash, old_key, Instruction.DELETE_KEY_AND_PROPAGATE)
         elif changed:
@@ -141,7 +142,7 @@ class SubscriptionReceive(Processor):
         key, subscription = record.key, record.value
         if key is None:
             if subscription.instruction is not Instruction.PROPAGATE_NULL_IF_NO_FK_VAL_AVAILABLE:
-                cast(EngineContext, self.context).count_dropped(1)
+                cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
                 return
         else:
             store_key = combined_key(
@@ -209,7 +210,8 @@ class ForeignTableJoin(Processor):
         """Forward an answer for each subscription, in the order of the primary keys' bytes."""
         change: Change = record.value
         if record.key is None or (self._drop_out_of_order and not change.is_latest):
-            cast(EngineContext, self.context).count_dropped(1)
+            reason = DropReason.NULL_KEY if record.key is None else DropReason.OUT_OF_ORDER
+            cast(EngineContext, self.context).count_dropped(reason)
             return
         prefix = combined_key_prefix(self._foreign_keys.serialize(f"{self._full_topic}-fk", record.key, record.headers))
         with self._store.prefix_scan(prefix, _BYTES) as subscriptions:
@@ -256,7 +258,7 @@ class ResponseJoin(Processor):
         if found is not None:
             current = hash_of(self._values.serialize(f"{self._full_topic}-vh", found.value, record.headers))
         if hash != current:
-            cast(EngineContext, self.context).count_dropped(1)
+            cast(EngineContext, self.context).count_dropped(DropReason.OUTDATED)
             return
         if found is None or (foreign_value is None and not self._keeps_left):
             result = None

@@ -6,6 +6,7 @@ import logging
 from typing import Any, cast
 
 from penstock.log_limits import limit_rate
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.record import Record, ValueAndTimestamp
 from penstock.state.api import KeyValueStore
@@ -30,7 +31,7 @@ class GlobalTableSource(Processor):
         """Store the record."""
         if record.key is None:
             _log.warning("Skipping record due to null key: %s.", self.context.record_metadata)
-            cast(EngineContext, self.context).count_dropped(1)
+            cast(EngineContext, self.context).count_dropped(DropReason.NULL_KEY)
             return
         entry = None if record.value is None else ValueAndTimestamp(record.value, record.timestamp)
         self._store.put(record.key, entry)

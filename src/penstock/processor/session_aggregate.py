@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_entries import CachedSessions
@@ -91,7 +92,7 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
     def process(self, record: Record[Any, Any]) -> None:
         """Merge the record and the sessions near it."""
         if record.key is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.NULL_KEY)
             return
         sessions = _StoredSessions(self._store, self._results, record)
         close_time = self._add(record.key, record.value, record.timestamp, sessions)
@@ -109,7 +110,7 @@ class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore
             aggregate = self._merger(key, aggregate, other)
             start, end = min(start, window.start), max(end, window.end)
         if end < close_time:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.LATE)
             return close_time
         if start != end:
             for window, other in found:
@@ -153,7 +154,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         sessions = CachedSessions(self._store, batch, self._windows.inactivity_gap_ms)
         for row, (key, value, time) in enumerate(zip(batch.keys, batch.values, batch.timestamps.tolist(), strict=True)):
             if key is None:
-                self._engine.count_dropped(1)
+                self._engine.count_dropped(DropReason.NULL_KEY)
                 continue
             sessions.row = row
             try:
@@ -168,7 +169,7 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), caused, strict=True)
         for row, (key, value, time, caused_by_row) in enumerate(rows):
             if key is None:
-                self._engine.count_dropped(1)
+                self._engine.count_dropped(DropReason.NULL_KEY)
                 continue
             updates.row = row
             try:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason, null_part
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_entries import CachedWindows
@@ -96,12 +97,12 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         """Add the record to its windows; returns the time (ms) by which windows are closed, None if, as in Kafka, no
         final results are emitted: after a record that is dropped or early."""
         if record.key is None or record.value is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(null_part(record.key))
             return None
         time = record.timestamp
         close_time = self._time.advance(time) - self._windows.grace_period_ms
         if time + self._difference < close_time:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.LATE)
             return None
         if time < self._difference:
             self._add_early(record, windows, close_time)
@@ -178,7 +179,7 @@ class _SlidingAggregation(WindowedAggregation[SlidingWindows, EngineWindowStore]
         """Add the record to a window, unless it is closed; `stored`: its result, or what it begins with."""
         window = self._window(start)
         if window.end < close_time:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.LATE)
             return
         old = stored.value
         new = self._aggregator(record.key, record.value, old)

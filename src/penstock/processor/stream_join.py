@@ -12,6 +12,7 @@ from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from penstock.metrics.drop_reasons import null_part
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
@@ -90,7 +91,7 @@ class StreamStreamInnerJoin(Processor):
         """Forward a result for each record of the other side that is near enough, in the order of time."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(null_part(key))
             return
         joiner, forward = self._joiner, self.context.forward
         for other_timestamp, other_value in self._other.fetch_duplicates(
@@ -129,7 +130,7 @@ class StreamStreamOuterJoin(Processor):
             if self._keeps_this and value is not None:
                 forward(Record(key, joiner(key, value, None), timestamp, headers))
             else:
-                self._engine.count_dropped(1)
+                self._engine.count_dropped(null_part(key))
             return
         if timestamp == stream_time and self._is_over(stream_time) and self._interval.is_over(record):
             self._emit_non_joined(record)
@@ -253,7 +254,7 @@ class StreamStreamSelfJoin(Processor):
         order of time."""
         key, value, timestamp, headers = record.key, record.value, record.timestamp, record.headers
         if key is None or value is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(null_part(key))
             return
         joiner, forward = self._joiner, self.context.forward
         with_itself = Record(key, joiner(key, value, value), timestamp, headers)

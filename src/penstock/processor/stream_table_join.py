@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import ObservedStreamTime
@@ -43,7 +44,7 @@ class StreamTableJoin(Processor):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the result of the record, if it has one."""
         if record.value is None or (record.key is None and not self._keeps_left):
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(_missing(record.value))
             return
         self._join(record, record.key)
 
@@ -82,7 +83,7 @@ class StreamGlobalTableJoin(StreamTableJoin):
         """Forward the result of the record, if it has one."""
         table_key = self._key_selector(record.key, record.value)
         if record.value is None or (table_key is None and not self._keeps_left):
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(_missing(record.value))
             return
         self._join(record, table_key)
 
@@ -121,7 +122,7 @@ class StreamTableGraceJoin(StreamTableJoin):
         """Join the record immediately if it is late; otherwise hold it, and join the records that have waited long
         enough."""
         if record.value is None or (record.key is None and not self._keeps_left):
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(_missing(record.value))
             return
         if record.key is None:
             raise TypeError("key cannot be null")
@@ -155,3 +156,8 @@ class StreamTableGraceJoin(StreamTableJoin):
                     self._join(Record(place.key, value, timestamp, headers), place.key)
                 self._buffer.delete(place)
         self._metadata[self._min_time_entry] = min_time
+
+
+def _missing(value: Any) -> DropReason:
+    """Return why a record is dropped that has no value, or no key to look up."""
+    return DropReason.NULL_VALUE if value is None else DropReason.NULL_KEY

@@ -15,6 +15,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
 from penstock.processor.forwarding import KeyValueStoreWrapper, TableWriter
@@ -249,7 +250,7 @@ class TableSource(BatchProcessor):
     def process(self, record: Record[Any, Any]) -> None:
         """Forward the record's value as an update."""
         if record.key is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.NULL_KEY)
             return
         self.context.forward(Record(record.key, Change(record.value, None), record.timestamp, record.headers))
 
@@ -282,7 +283,7 @@ class MaterializedTableSource(TableSource):
     def process(self, record: Record[Any, Any]) -> None:
         """Write the record's value, which may be None, and forward it; older records are taken, too."""
         if record.key is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.NULL_KEY)
             return
         self._writer.write(record, record.value)
 

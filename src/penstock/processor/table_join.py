@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder, put_last
@@ -58,7 +59,8 @@ class TableTableJoin(Processor):
     def process(self, record: Record[Any, Change]) -> None:
         """Forward the update of the result, if there is one."""
         if record.key is None or (self._drop_out_of_order and not record.value.is_latest):
-            cast(EngineContext, self.context).count_dropped(1)
+            reason = DropReason.NULL_KEY if record.key is None else DropReason.OUT_OF_ORDER
+            cast(EngineContext, self.context).count_dropped(reason)
             return
         found = self._other.get(record.key)
         other, timestamp = None, record.timestamp

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import (
     BatchProcessor,
@@ -49,12 +50,12 @@ class _TimeWindowAggregation(WindowedAggregation[Windows, EngineWindowStore]):
         """Update the result of every window of the record that is not closed."""
         key = record.key
         if key is None:
-            self._engine.count_dropped(1)
+            self._engine.count_dropped(DropReason.NULL_KEY)
             return
         close_time = self._time.advance(record.timestamp) - self._windows.grace_period_ms
         for start, window in self._windows.windows_for(record.timestamp).items():
             if window.end <= close_time:
-                self._engine.count_dropped(1)
+                self._engine.count_dropped(DropReason.LATE)
                 continue
             stored = self._store.fetch(key, start)
             if stored is None:
@@ -118,7 +119,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
         timestamps, with_key = batch.timestamps, None
         if None in known:
             with_key = np.flatnonzero([key is not None for key in keys])
-            self._engine.count_dropped(len(keys) - len(with_key))
+            self._engine.count_dropped(DropReason.NULL_KEY, len(keys) - len(with_key))
             timestamps = timestamps[with_key]
         columns = window_columns(self._windows, timestamps)
         if len(timestamps):
@@ -127,7 +128,7 @@ class TimeWindowAggregate(_TimeWindowAggregation, BatchProcessor):
             live = columns.ends > (observed - self._windows.grace_period_ms)[columns.rows]
             if not live.all():
                 kept = np.flatnonzero(live)
-                self._engine.count_dropped(len(live) - len(kept))
+                self._engine.count_dropped(DropReason.LATE, len(live) - len(kept))
                 columns = columns.take(kept)
         if with_key is not None:
             columns = columns._replace(rows=with_key[columns.rows])

@@ -110,6 +110,10 @@ class SegmentLog:
         """Return the bytes of all live segments before compression."""
         return sum(info.content_bytes for info in (*self.deltas, *self.snapshots))
 
+    def file_bytes(self) -> int:
+        """Return the bytes of the files of all live segments."""
+        return sum(info.file_bytes for info in (*self.deltas, *self.snapshots))
+
     def append(self, commit: Sequence[SegmentInfo]) -> SegmentLog:
         """Return the log after a commit; raises ValueError if it does not follow the head."""
         head, sequence = self.head, self.deltas[-1].sequence if self.deltas else 0

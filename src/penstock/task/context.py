@@ -15,6 +15,7 @@ from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
+from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.internal_topics import INTERNAL_SUFFIXES
 from penstock.plan.user_lines import made_at
@@ -119,7 +120,7 @@ class TaskContext:
         self.global_stores: Mapping[str, StateStore] = {}
         self.processor_metadata: dict[str, int] = {}
         self.held_results: list[tuple[NodeContext, HeldResults]] = []
-        self.dropped_records: Counter[str] = Counter()
+        self.dropped_records: Counter[Dropped] = Counter()
         self.metrics = StreamsMetrics(config.client_id(), config["metrics.recording.level"])
         self.observer = observer
         self.taps = Taps(task_id)
@@ -135,9 +136,14 @@ class TaskContext:
         """Return the context of `node`."""
         return NodeContext(self, node)
 
-    def count_dropped(self, name: str, records: int) -> None:
-        """Add to the dropped records of the node or store `name`."""
-        self.dropped_records[name] += records
+    def count_dropped(self, name: str, reason: DropReason, records: int = 1) -> None:
+        """Add to the records that the node or store `name` has dropped for a reason."""
+        if records:
+            self.dropped_records[Dropped(name, reason)] += records
+
+    def count_late(self, store: str, records: int) -> None:
+        """Add to the writes that came too late for a store."""
+        self.count_dropped(store, DropReason.LATE, records)
 
     def tap(self, node: str, record: Record[Any, Any]) -> None:
         """Keep a record that reaches `node`, which is tapped."""
@@ -344,9 +350,9 @@ class NodeContext:
         """The name of the node."""
         return self._node.name
 
-    def count_dropped(self, records: int) -> None:
-        """Add to the dropped records of this node (Kafka metric: dropped-records-total)."""
-        self._task.dropped_records[self._node.name] += records
+    def count_dropped(self, reason: DropReason, records: int = 1) -> None:
+        """Add to the records that this node has dropped for a reason (Kafka metric: dropped-records-total)."""
+        self._task.count_dropped(self._node.name, reason, records)
 
     def count_emitted(self, records: int) -> None:
         """Add to the suppressed records that this node has emitted (Kafka metric: suppression-emit-total)."""

@@ -28,7 +28,9 @@ from penstock.exception_handlers import (
     SerializationExceptionOrigin,
 )
 from penstock.log_limits import limit_rate
-from penstock.record import NO_METADATA, ConsumerRecord, Record
+from penstock.metrics.drop_reasons import DropReason
+from penstock.notebook import value_text
+from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
 
@@ -41,16 +43,40 @@ DESERIALIZATION_FAILED = (
 )
 
 
+_LONGEST = 1_000
+"""Characters of a key or a value that an error keeps."""
+
+
 class ProcessingError(Exception):
     """An error in one node on its way out of the task: passes the nodes above unchanged (Kafka class:
     FailedProcessingException)."""
 
-    def __init__(self, node: str, error: Exception, message: str | None = None) -> None:
-        """Name the node in which `error` was raised; message: what to say of it, None for the usual text."""
+    def __init__(
+        self, node: str, error: Exception, message: str | None = None, record: Record[Any, Any] | None = None
+    ) -> None:
+        """Name the node in which `error` was raised; message: what to say of it, None for the usual text. record: the
+        one that the node failed on, None if it is not known."""
         super().__init__(node, error)
         self.node = node
         self.error = error
         self.message = message
+        self.record = record
+
+    def failed_record(self, metadata: RecordMetadata) -> FailedRecord:
+        """Return the record that the task failed on, for its error; metadata: of the input record."""
+        if isinstance(self.error, StreamsError) and self.error.failed_record is not None:
+            return self.error.failed_record
+        return failed_record(self.node, metadata, self.record)
+
+
+def failed_record(
+    node: str, metadata: RecordMetadata, record: Record[Any, Any] | ConsumerRecord | None
+) -> FailedRecord:
+    """Return the record that `node` failed on, with short texts; metadata: of the input record."""
+    place = node, metadata.topic, metadata.partition, metadata.offset
+    if record is None:
+        return FailedRecord(*place)
+    return FailedRecord(*place, value_text(record.key, _LONGEST), value_text(record.value, _LONGEST))
 
 
 def user_line(error: BaseException) -> str | None:
@@ -146,9 +172,10 @@ class ErrorHandling:
             response = _checked(self._deserialization.handle_error(context, record, error), "Deserialization")
         except Exception as fatal:
             raise StreamsError("Fatal user code error in deserialization error callback") from fatal
-        if self._resumes(node, response):
+        if self._resumes(node, DropReason.DESERIALIZATION, response):
             return
         failure = StreamsError(DESERIALIZATION_FAILED)
+        failure.failed_record = failed_record(node, RecordMetadata(*record[:3]), record)
         failure.add_note(
             f"Source {self._task.described(node)} cannot read the {part} of the record at topic {record.topic}, "
             f"partition {record.partition}, offset {record.offset} ({str(error).rstrip('.')}). Name the serde that "
@@ -177,14 +204,14 @@ class ErrorHandling:
                 "made, with with_key_serde and with_value_serde of Materialized, or in Grouped."
             ) from error
         if self._processing is None:
-            raise ProcessingError(node, error) from error
+            raise ProcessingError(node, error, record=record) from error
         try:
             response = _checked(self._processing.handle_error(self._context(node, record), record, error), "Processing")
         except Exception as fatal:
             message = "Fatal user code error in processing error callback"
-            raise ProcessingError(node, fatal, message) from fatal
-        if not self._resumes(node, response, send):
-            raise ProcessingError(node, error) from error
+            raise ProcessingError(node, fatal, message, record) from fatal
+        if not self._resumes(node, DropReason.PROCESSING, response, send):
+            raise ProcessingError(node, error, record=record) from error
 
     def serialization_failed(
         self,
@@ -204,13 +231,15 @@ class ErrorHandling:
                 self._production.handle_serialization_error(context, record, error, origin), "Production"
             )
         except Exception as fatal:
-            raise ProcessingError(node, fatal, "Fatal user code error in production error callback") from fatal
-        if self._resumes(node, response):
+            message = "Fatal user code error in production error callback"
+            raise ProcessingError(node, fatal, message, source) from fatal
+        if self._resumes(node, DropReason.SERIALIZATION, response):
             return
         failure = StreamsError(
             f"Unable to serialize record. ProducerRecord(topic=[{record.topic}], partition=[null], "
             f"timestamp=[{record.timestamp}]"
         )
+        failure.failed_record = failed_record(node, self._task.metadata or NO_METADATA, source)
         failure.add_note(
             f"Sink {self._task.described(node)} cannot write the {origin.value} to topic {record.topic} "
             f"({str(error).rstrip('.')}), for the input record at topic {context.topic}, partition "
@@ -219,7 +248,13 @@ class ErrorHandling:
         )
         raise failure from error
 
-    def _resumes(self, node: str, response: Response, send: Callable[[ProducerRecord], None] | None = None) -> bool:
+    def _resumes(
+        self,
+        node: str,
+        reason: DropReason,
+        response: Response,
+        send: Callable[[ProducerRecord], None] | None = None,
+    ) -> bool:
         """Send the records of a response to the dead letter queue, count the dropped record, and return whether the
         task continues."""
         for record in response.dead_letter_queue_records:
@@ -231,7 +266,7 @@ class ErrorHandling:
                 _log.warning("Dead letter queue cannot be used with global stores: a record of %s is lost.", node)
         if response.result is not Result.RESUME:
             return False
-        self._task.dropped_records[node] += 1
+        self._task.count_dropped(node, reason)
         return True
 
     def _context(self, node: str, record: Record[Any, Any] | None) -> ErrorHandlerContext:

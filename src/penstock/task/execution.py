@@ -13,7 +13,7 @@ one run are unique.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, repeat
@@ -24,6 +24,7 @@ import numpy as np
 
 from penstock.errors import ClassCastError, StreamsError
 from penstock.exception_handlers import ProducerRecord
+from penstock.metrics.drop_reasons import Dropped
 from penstock.processor.api import (
     BatchProcessor,
     BranchingProcessor,
@@ -80,7 +81,7 @@ class Flow:
     records, the position of its first row, and how many by which name."""
 
     waiting: dict[str, list[Part]] = field(default_factory=dict)
-    dropped: list[tuple[int, Counter[str]]] = field(default_factory=list)
+    dropped: list[tuple[int, Counter[Dropped]]] = field(default_factory=list)
     scale: int = 1
     failed_at: int | None = None
 
@@ -287,6 +288,10 @@ class Execution:
             self._task.metadata = failure.metadata
             raise failure.error
 
+    def _dropped_by(self, names: Collection[str]) -> Counter[Dropped]:
+        """Return the records that these nodes and stores have dropped."""
+        return Counter({each: records for each, records in self._task.dropped_records.items() if each.place in names})
+
     def _run_node(self, entry: Entry, flow: Flow, node: ProcessorNode, part: Part, partition: TopicPartition) -> None:
         processor = node.processor
         batch, positions = part.batch, part.positions
@@ -306,7 +311,7 @@ class Execution:
                 raise RowError(int(positions[row]), self._task.metadata, fatal) from fatal
 
         names = (node.name, *node.stores)
-        before = [] if positions is None else [self._task.dropped_records[name] for name in names]
+        before = Counter[Dropped]() if positions is None else self._dropped_by(names)
         try:
             if isinstance(processor, BranchingProcessor):
                 result, origin, branches = processor.branch_batch(batch, failed)
@@ -320,10 +325,8 @@ class Execution:
                 _raise_above(part.parent, entry, error)
             raise ProcessingError(node.name, error) from error
         if positions is not None:
-            dropped = Counter(
-                {name: self._task.dropped_records[name] - count for name, count in zip(names, before, strict=True)}
-            )
-            if any(dropped.values()):
+            dropped = self._dropped_by(names) - before
+            if dropped:
                 flow.dropped.append((int(positions[0]), dropped))
         self._most_rows = max(self._most_rows, len(result))
         if positions is not None and origin is not None:

@@ -14,6 +14,7 @@ from penstock.config import StreamsConfig
 from penstock.durations import Duration
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import DeserializationExceptionHandler
+from penstock.metrics.drop_reasons import by_place
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.processor.api import Cancellable, ProcessorContext, PunctuationType, Punctuator
 from penstock.record import Record, RecordBatch, RecordMetadata
@@ -85,7 +86,7 @@ class GlobalStateUpdateTask:
             RecordCache(0),
             self._context.record_context,
             self._context.processor_metadata,
-            self._context.count_dropped,
+            self._context.count_late,
         )
         self._context.stores = self._state.stores
         handles = config["processing.exception.handler.global.enabled"]
@@ -166,7 +167,7 @@ class GlobalStateUpdateTask:
     @property
     def dropped_records(self) -> Mapping[str, int]:
         """The number of records dropped, by node, since the task was made."""
-        return self._context.dropped_records
+        return by_place(self._context.dropped_records)
 
     def close(self) -> None:
         """Close the processors, then the stores; the base stays open: it belongs to the host."""

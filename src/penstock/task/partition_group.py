@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from penstock.errors import StreamsError
+from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.timestamps import (
     TimestampExtractor,
     fail_on_invalid_timestamp,
@@ -33,12 +34,15 @@ from penstock.processor.timestamps import (
 from penstock.record import (
     NO_TIMESTAMP,
     ConsumerRecord,
+    FailedRecord,
     Int64Array,
     PartitionBatch,
     RecordBatch,
+    RecordMetadata,
     TopicPartition,
     running_maximum,
 )
+from penstock.task.error_handling import failed_record
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 
@@ -107,7 +111,7 @@ class PartitionGroup:
         default_extractor: TimestampExtractor,
         partition_times: Mapping[TopicPartition, int],
         takes_serialized: Callable[[SourceNode, int], bool],
-        count_dropped: Callable[[str, int], None],
+        count_dropped: Callable[[str, DropReason, int], None],
         keep_source_records: bool,
         may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
         mixes: bool,
@@ -116,10 +120,10 @@ class PartitionGroup:
         """Read the topics of `sources`.
 
         partition_times: those of the last commit (ms). takes_serialized: says whether so many records of a source may
-        stay bytes. count_dropped: takes a node's name and a number of records. keep_source_records: whether runs carry
-        the records as they came. may_follow_each_other: says whether records of the sources given, one for each
-        partition, that take turns may as well be taken one partition after the other. mixes: whether there may be mixed
-        runs. wall_clock: tells the task's wall-clock time (ms).
+        stay bytes. count_dropped: takes a node's name, a reason and a number of records. keep_source_records: whether
+        runs carry the records as they came. may_follow_each_other: says whether records of the sources given, one for
+        each partition, that take turns may as well be taken one partition after the other. mixes: whether there may be
+        mixed runs. wall_clock: tells the task's wall-clock time (ms).
         """
         self._wall_clock = wall_clock
         self._mixes = mixes and not keep_source_records
@@ -328,12 +332,14 @@ class PartitionGroup:
             )
             try:
                 time = extractor(record, partition_time)
-            except StreamsError:
+            except StreamsError as error:
+                error.failed_record = self._failed(record)
                 raise
             except Exception as error:
                 failure = StreamsError(
                     f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}."
                 )
+                failure.failed_record = self._failed(record)
                 raise failure from error
             extracted.append(time)
             partition_time = max(partition_time, time)
@@ -342,8 +348,13 @@ class PartitionGroup:
         kept = np.flatnonzero(timestamps >= 0)
         if len(kept) == len(batch):
             return result
-        self._count_dropped(self._sources[partition.topic].name, len(batch) - len(kept))
+        dropped = len(batch) - len(kept)
+        self._count_dropped(self._sources[partition.topic].name, DropReason.INVALID_TIMESTAMP, dropped)
         return result.take(kept)
+
+    def _failed(self, record: ConsumerRecord) -> FailedRecord:
+        """Return the record whose timestamp cannot be extracted, for its error."""
+        return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
 
 
 def _bytes_of(batch: RecordBatch) -> int:

@@ -20,6 +20,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
 from penstock.log_limits import limit_rate
+from penstock.metrics.drop_reasons import DropReason
 from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
@@ -253,7 +254,7 @@ class SinkNode:
         topic, partitions = self._route(record, metadata)
         if partitions is not None and not partitions:
             _log.warning("Skipping record as partitioner returned empty partitions. topic=[%s]", topic)
-            self._task.dropped_records[self.name] += 1
+            self._task.count_dropped(self.name, DropReason.NO_PARTITION)
             return ()
         key = self._serialized(self._key_serde, topic, record, record.key, SerializationExceptionOrigin.KEY)
         if key is _DROPPED:

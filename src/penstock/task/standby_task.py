@@ -65,6 +65,10 @@ class StandbySnapshot:
             )
         return stores[name].exposed()
 
+    def entries(self, name: str) -> int:
+        """Return how many entries of the store `name` are committed, 0 for one of a class of the program."""
+        return self._base.view(name).approximate_num_entries()
+
 
 class StandbyTask:
     """Applies the commits of a task to its own base, and shows it."""

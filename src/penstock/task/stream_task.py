@@ -17,6 +17,7 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
+from penstock.metrics.drop_reasons import Dropped, by_place
 from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
@@ -50,15 +51,14 @@ class TaskCommit:
     """What a commit must make durable in one step.
 
     changes: by store and key. checkpoint: what the task must remember besides. output: by partition. dropped_records:
-    by node, since the task was made.
-    order: what was taken since the last commit, where the task traces it. measured: by operation (`host_metrics`).
-    sensors: what those of the processors recorded.
+    by node or store and reason, since the task was made. order: what was taken since the last commit, where the task
+    traces it. measured: by operation (`host_metrics`). sensors: what those of the processors recorded.
     """
 
     changes: Changes
     checkpoint: TaskCheckpoint
     output: list[PartitionBatch]
-    dropped_records: Mapping[str, int]
+    dropped_records: Mapping[Dropped, int]
     order: TracedCommit | None
     measured: Mapping[str, Measurement]
     sensors: Sequence[SensorReport]
@@ -104,6 +104,8 @@ class StreamTask:
         checkpoint = checkpoint or TaskCheckpoint()
         self._lane_offsets = dict(checkpoint.lane_offsets)
         self._idling = Idling(checkpoint.idle_deadlines)
+        self.awaited: frozenset[TopicPartition] = frozenset()
+        """The partitions that the records which `process` has left are waiting for."""
         self._observer = _observer(config, nanoseconds)
         self._context = TaskContext(
             str(task_id),
@@ -127,7 +129,7 @@ class StreamTask:
             RecordCache(cache_bytes, self._observer),
             self._context.record_context,
             self._context.processor_metadata,
-            self._context.count_dropped,
+            self._context.count_late,
             change_log,
             spilled,
             self._observer,
@@ -204,8 +206,10 @@ class StreamTask:
         now = self._context.wall_clock
         awaited = self._idling.awaited(wait, self._group.buffered(), now)
         taken = self._process_runs(self._group.take(awaited))
+        left = self._group.buffered() if awaited else frozenset()
+        self.awaited = frozenset(awaited - left) if left else frozenset()
         if wait.idle_ms > 0:
-            self._idling.found_empty(awaited - wait.lagging - self._group.buffered(), now + wait.idle_ms)
+            self._idling.found_empty(awaited - wait.lagging - left, now + wait.idle_ms)
         return taken
 
     def process_next(self, wait: InputWait = NO_WAIT) -> TopicPartition | None:
@@ -446,7 +450,7 @@ class StreamTask:
     @property
     def dropped_records(self) -> Mapping[str, int]:
         """The number of records dropped, by node, since the task was made (Kafka metric: dropped-records-total)."""
-        return self._context.dropped_records
+        return by_place(self._context.dropped_records)
 
     @property
     def commit_requested(self) -> bool:
@@ -520,6 +524,7 @@ class StreamTask:
             f"topic={metadata.topic}, partition={metadata.partition}, "
             f"offset={metadata.offset}"
         )
+        error.failed_record = failure.failed_record(metadata)
         self._point_at_program(error, failure)
         raise error from failure.error
 

@@ -8,7 +8,7 @@ created again begins with nothing redriven.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -45,6 +45,8 @@ _NEEDED: Final = (HEADER_ERRORS_EXCEPTION, HEADER_ERRORS_TOPIC, HEADER_ERRORS_PA
 
 _TRANSACTION_RECORDS: Final = 1_000
 _TRANSACTION_BYTES: Final = 4 * 1024 * 1024
+_OFFSETS_FOR_EACH: Final = 4
+"""Offsets that are looked at for each of the last records."""
 _CHUNK: Final = 10_000
 """The offsets that one key of the progress is about."""
 
@@ -59,8 +61,8 @@ class NotADeadLetterError(StreamsError):
 class Selection:
     """Which dead letters to redrive; what is empty or None selects all.
 
-    topics, partitions: of the source. exceptions: names of classes, with or without their module or package. keys: as
-    bytes. since, until: the first timestamp (ms) that is selected, and the first one that is not.
+    topics, partitions, offsets: of the source. exceptions: names of classes, with or without their module or package.
+    keys: as bytes. since, until: the first timestamp (ms) that is selected, and the first one that is not.
     """
 
     topics: frozenset[str] = frozenset()
@@ -69,6 +71,7 @@ class Selection:
     keys: frozenset[bytes] = frozenset()
     since: int | None = None
     until: int | None = None
+    offsets: frozenset[int] = frozenset()
 
     def takes(self, letter: DeadLetter) -> bool:
         """Return whether `letter` is to be redriven."""
@@ -76,6 +79,7 @@ class Selection:
         return (
             (not self.topics or letter.topic in self.topics)
             and (not self.partitions or letter.partition in self.partitions)
+            and (not self.offsets or letter.offset in self.offsets)
             and (not self.exceptions or not self.exceptions.isdisjoint(names))
             and (not self.keys or letter.key in self.keys)
             and (self.since is None or letter.timestamp >= self.since)
@@ -87,7 +91,8 @@ class DeadLetter(NamedTuple):
     """A dead letter without the headers of the handler.
 
     exception: name of the class; message: its text. topic, partition: where the record came from; None and -1 for the
-    error of a punctuator, which has no record. timestamp: ms.
+    error of a punctuator, which has no record. timestamp: ms. offset: of the record where it came from, -1 if no header
+    says that. stacktrace: of the error.
     """
 
     exception: str
@@ -98,6 +103,17 @@ class DeadLetter(NamedTuple):
     value: bytes | None
     timestamp: int
     headers: Headers
+    offset: int = -1
+    stacktrace: str = ""
+
+
+class KeptLetter(NamedTuple):
+    """A record that a dead letter queue has. record: as it is there. letter: what it says, None if it is no dead
+    letter. is_redriven: whether it was written back."""
+
+    record: ConsumerRecord
+    letter: DeadLetter | None
+    is_redriven: bool
 
 
 def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
@@ -130,6 +146,8 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
         record.value,
         record.timestamp,
         tuple(reversed(kept)),
+        int(offset) if (offset := said.get(HEADER_ERRORS_OFFSET) or "").isdecimal() else -1,
+        said.get(HEADER_ERRORS_STACKTRACE) or "",
     )
 
 
@@ -229,6 +247,22 @@ def plan_redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> 
         run.close()
 
 
+def last_letters(config: StreamsConfig, topic: str, limit: int) -> list[KeptLetter]:
+    """Return the last records of a dead letter queue, up to `limit`, the largest timestamp first. Of each partition it
+    looks at the last offsets alone, of which markers of transactions have some, so there may be fewer.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic does not exist.
+        KafkaError: the brokers do not answer, or a right is missing.
+    """
+    run = _Run(config, topic, RedriveOptions())
+    try:
+        run.check()
+        return run.last(committed_progress(config, _progress_name(topic)), limit)
+    finally:
+        run.close()
+
+
 def _progress_name(topic: str) -> str:
     return f"{REDRIVE}{topic}"
 
@@ -273,6 +307,23 @@ class _Run:
             pass
         return self.report
 
+    def last(self, progress: Progress, limit: int) -> list[KeptLetter]:
+        """Return the last records of the topic, up to `limit`, and which of them `progress` has."""
+        found: list[KeptLetter] = []
+        begins, ends = self._bounds()
+        for place in begins:
+            done = _Offsets.of(progress, self._topic_id, place.partition)
+            start = max(begins[place], ends[place] - _OFFSETS_FOR_EACH * limit)
+            for record in deque(self._records(place, start, ends[place]), maxlen=limit):
+                try:
+                    letter = read_dead_letter(record)
+                except NotADeadLetterError:
+                    letter = None
+                found.append(KeptLetter(record, letter, record.offset in done))
+            found.sort(key=lambda each: (each.record.timestamp, each.record.offset), reverse=True)
+            del found[limit:]
+        return found
+
     def write(self, writer: ProgressWriter) -> Redrive:
         """Write all that is to be redriven, in transactions of a limited size."""
         rows: list[_Row] = []
@@ -294,10 +345,8 @@ class _Run:
 
     def _rows(self, progress: Progress) -> Iterator[_Row]:
         """Yield what is to be redriven in the order of the topic, and note it as done and in the report."""
-        places = [TopicPartition(self._topic, number) for number in range(self._partitions[self._topic])]
-        begins = self._admin.beginning_offsets(places)
-        ends = self._admin.end_offsets(places, read_committed=True)
-        for place in places:
+        begins, ends = self._bounds()
+        for place in begins:
             done = self._done[place.partition] = _Offsets.of(progress, self._topic_id, place.partition)
             reached = done.next_without(begins[place])
             for record in self._records(place, reached, ends[place]):
@@ -310,6 +359,13 @@ class _Run:
                         self.report.add(row.letter, row.target.topic)
                         yield row
                 reached = record.offset + 1
+
+    def _bounds(self) -> tuple[Mapping[TopicPartition, int], Mapping[TopicPartition, int]]:
+        """Return the first offset of each partition of the topic, in their order, and the one behind its last committed
+        record."""
+        places = [TopicPartition(self._topic, number) for number in range(self._partitions[self._topic])]
+        begins = self._admin.beginning_offsets(places)
+        return {place: begins[place] for place in places}, self._admin.end_offsets(places, read_committed=True)
 
     def _records(self, place: TopicPartition, start: int, end: int) -> Iterator[ConsumerRecord]:
         for batch in self._fetcher.fetch(place, start, end, read_committed=True) if start < end else ():

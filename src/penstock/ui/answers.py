@@ -19,11 +19,12 @@ from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
-from penstock.host.api import State
+from penstock.host.api import State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
-from penstock.transfers.redrive import RedriveOptions, plan_redrive
+from penstock.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, last_letters, plan_redrive
+from penstock.ui.formatting import LONGEST
 from penstock.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.ui.parameters import Parameters, choice, number
 from penstock.ui.topologies import TASK_ID, Answer, Topologies, store_users
@@ -34,6 +35,11 @@ UNKNOWN_FILE: Final = (
     "The application does not know the file of its program, because `penstock run` has not started it. Compare two "
     "versions of the program with `penstock diff OLD NEW`, or on Spark one with the checkpoint: `penstock diff FILE`."
 )
+KEPT_LETTERS: Final = 50
+"""The last dead letters that are shown."""
+_MOST_HEADERS: Final = 100
+_LONGEST_TRACE: Final = 10_000
+"""Characters of the end of a stack trace."""
 MOST_BYTES: Final = 4 * 1024 * 1024
 """Bytes of JSON of entries in one answer, but for the last one."""
 
@@ -178,6 +184,7 @@ class Answers:
                 "error": xml_text(each.error),
                 "traceback": xml_text(each.traceback),
                 "response": each.response.value,
+                "record": None if each.record is None else each.record._asdict(),
             }
             for each in reversed(last)
         ]
@@ -190,11 +197,12 @@ class Answers:
         return topic
 
     def dead_letters(self) -> Answer:
-        """Return the dead letters that a redrive would write, by origin and class of errors; asks the brokers.
+        """Return the dead letters that a redrive would write, by origin and class of errors, and the last records of
+        the topic; asks the brokers.
 
         Raises:
             UnsupportedOperationError: the handlers write no dead letters.
-            StreamsError: see `plan_redrive`.
+            StreamsError: see `plan_redrive` and `last_letters`.
         """
         if self.dead_letter_topic is None:
             raise UnsupportedOperationError(f"There are no dead letters: {DEAD_LETTER_QUEUE_TOPIC} is not set.")
@@ -209,7 +217,42 @@ class Answers:
             "without_source": planned.without_source,
             "invalid": planned.invalid,
             "letters": letters,
-            "command": redrive_command(self.dead_letter_topic),
+            "command": self.redrive_command(),
+            "last": [self._kept(each) for each in last_letters(self.config, self.dead_letter_topic, KEPT_LETTERS)],
+        }
+
+    def redrive_command(self, letter: DeadLetter | None = None) -> str:
+        """Return the command that redrives the dead letters, or one of them, which has a source with an offset."""
+        parts = ["penstock", "redrive", str(self.dead_letter_topic)]
+        if letter is not None:
+            source = {"source-topic": letter.topic, "partition": letter.partition, "offset": letter.offset}
+            parts += [f"--{name}={value}" for name, value in source.items()]
+        return shlex.join([*parts, "--config", f"bootstrap.servers={self.config['bootstrap.servers']}"])
+
+    def _kept(self, kept: KeptLetter) -> Answer:
+        """Return a record of the topic of dead letters, with short texts for what comes from users."""
+        record, letter = kept.record, kept.letter
+        found = {
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "key": _bytes_text(record.key),
+            "value": _bytes_text(record.value),
+            "headers": [[xml_text(name), _bytes_text(value)] for name, value in record.headers[:_MOST_HEADERS]],
+            "redriven": kept.is_redriven,
+        }
+        if letter is None:
+            return {**found, **dict.fromkeys(("source", "exception", "message", "stacktrace", "command"))}
+        source = None
+        if letter.topic is not None:
+            source = {"topic": xml_text(letter.topic), "partition": letter.partition, "offset": letter.offset}
+        return {
+            **found,
+            "source": source,
+            "exception": xml_text(letter.exception),
+            "message": xml_text(letter.message[:LONGEST]),
+            "stacktrace": xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
+            "command": self.redrive_command(letter) if letter.topic is not None and letter.offset >= 0 else None,
         }
 
     # ---------------------------------------- its topologies
@@ -237,6 +280,7 @@ class Answers:
                         "topology": name,
                         "task": id,
                         "worker": statistics.get("workers", {}).get(id),
+                        "waits_for": [each._asdict() for each in statistics.get("awaited", {}).get(id, ())],
                         "processed": statistics.get("processed", {}).get(id, 0) if look.unseen is None else None,
                         "dropped": statistics.get("dropped", {}).get(id, 0) if look.unseen is None else None,
                         "stream_time_at_ms": times.get((name, id)),
@@ -288,13 +332,24 @@ class Answers:
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
     def stores(self) -> Answer:
-        """Return the stores of the topologies: their kinds, and the processors that use them."""
+        """Return the stores of the topologies: their kinds, how large they are, and the processors that use them."""
         found: list[Answer] = []
+        sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
-            users = store_users(topology.describe())
+            users, in_bytes = store_users(topology.describe()), self.topologies.store_bytes(name)
             for store, builder in sorted(topology.state_stores().items()):
+                size = sizes.get(name, {}).get(store, StoreSize())
                 found.append(
-                    {"topology": name, "store": store, "kind": builder.kind, "processors": users.get(store, [])}
+                    {
+                        "topology": name,
+                        "store": store,
+                        "kind": builder.kind,
+                        "entries": size.entries,
+                        "bytes": in_bytes.get(store),
+                        "segments": size.segments,
+                        "segment_bytes": size.segment_bytes,
+                        "processors": users.get(store, []),
+                    }
                 )
         return {"stores": found}
 
@@ -385,9 +440,12 @@ class Answers:
                 yield f"The lag is not known: {seen.problem}"
 
 
-def redrive_command(topic: str) -> str:
-    """Return the command that redrives the dead letters of a topic."""
-    return f"penstock redrive {shlex.quote(topic)}"
+def _bytes_text(data: bytes | None) -> str | None:
+    """Return the beginning of what a record has as bytes, as text; None for none."""
+    if data is None:
+        return None
+    text = xml_text(data[: 4 * LONGEST].decode(errors="replace"))
+    return text if len(data) <= LONGEST else f"{text[:LONGEST]}... ({len(data):,} bytes)"
 
 
 def _name(state: State | None) -> str | None:

@@ -11,9 +11,11 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
 from penstock.application import ApplicationLife
+from penstock.application.running_topology import RunningTopology
 from penstock.background import in_background
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
@@ -31,8 +33,19 @@ limit_rate(_refusals)  # anybody can ask
 Outcome = dict[str, Any]
 """What an action has done, as plain data."""
 
-_WHERE_TASKS_RUN: Final = frozenset(("pause", "resume", "stop"))
+_WHERE_TASKS_RUN: Final = frozenset(("pause", "resume", "stop", "tap", "untap"))
 """Actions that an application which has ended cannot do."""
+
+
+class Target(NamedTuple):
+    """What an action is about: a node, and the named topology that has it; None is the first one."""
+
+    node: str = ""
+    topology: str | None = None
+
+
+NO_TARGET: Final = Target()
+"""That of actions that are about the whole application."""
 
 
 class RefusedActionError(StreamsError):
@@ -60,6 +73,10 @@ class Control:
             "resume": application.resume,
             "stop": self._stop,
         }
+        self._calls_for_nodes: dict[str, Callable[[RunningTopology, str], Outcome]] = {
+            "tap": self._tap,
+            "untap": self._untap,
+        }
         if config["penstock.ui.savepoint.dir"] is not None and config["penstock.host"] == "spark":
             self._calls["savepoint"] = self._take_savepoint
         if config[DEAD_LETTER_QUEUE_TOPIC] is not None:
@@ -68,35 +85,57 @@ class Control:
     @property
     def actions(self) -> tuple[str, ...]:
         """What the application can be asked to do."""
-        return tuple(self._calls)
+        return (*self._calls, *self._calls_for_nodes)
 
-    def act(self, action: str, token: str, asked_by: str) -> Outcome:
+    def act(self, action: str, token: str, asked_by: str, target: Target = NO_TARGET) -> Outcome:
         """Do an action, log it, and return what it has done; a stop goes on after the return. asked_by: the address of
-        whoever asks.
+        whoever asks. target: of actions that are about a node.
 
         Raises:
-            RefusedActionError: the token is wrong, there is no such action, the application has ended, or the action
-                fails.
+            RefusedActionError: the token is wrong, there is no such action or node, the application has ended, or the
+                action fails.
         """
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             _refusals.warning("%s: %.100r asked for by %s with a wrong token.", self._application_id, action, asked_by)
             raise RefusedActionError(
                 403, "The token is wrong: the application has written the right one to the terminal when it started."
             )
-        if action not in self._calls:
+        if action not in self.actions:
             expected = ", ".join(self.actions)
             raise RefusedActionError(404, f"There is no action {action!r:.100}: expected one of {expected}.")
         state = self._application.state()
         if action in _WHERE_TASKS_RUN and state not in (State.RUNNING, State.REBALANCING):
             raise RefusedActionError(409, f"Cannot {action} {self._application_id}: its state is {state.value}.")
-        _log.warning("%s: %s asked for by %s.", self._application_id, action, asked_by)
+        call, what = self._calls.get(action), action
+        if call is None:
+            call, what = self._on_node(action, target), f"{action} of {target.node}"
+        _log.warning("%s: %.200s asked for by %s.", self._application_id, what, asked_by)
         try:
-            return self._calls[action]() or {}
+            return call() or {}
         except RefusedActionError:
             raise
         except StreamsError as error:
-            _log.warning("%s: %s failed: %s", self._application_id, action, error)
+            _log.warning("%s: %.200s failed: %s", self._application_id, what, error)
             raise RefusedActionError(503, f"{action} of {self._application_id} failed: {error}") from error
+
+    def _on_node(self, action: str, target: Target) -> Callable[[], Outcome]:
+        """Return what does an action about a node; raises RefusedActionError if there is no such node."""
+        topologies = self._application.running_topologies()
+        topology = topologies.get(next(iter(topologies), "") if target.topology is None else target.topology)
+        parts = () if topology is None else topology.describe().subtopologies
+        if topology is None or target.node not in [each.name for part in parts for each in part.nodes]:
+            raise RefusedActionError(404, f"Cannot {action}: no sub-topology has a node {target.node!r:.200}.")
+        return partial(self._calls_for_nodes[action], topology, target.node)
+
+    def _tap(self, topology: RunningTopology, node: str) -> Outcome:
+        """Keep the last records that reach a node; a tap that the program has opened stays as it is."""
+        if topology.tapped(node) is None:
+            topology.tap(node)
+        return {"node": node}
+
+    def _untap(self, topology: RunningTopology, node: str) -> Outcome:
+        topology.untap(node)
+        return {"node": node}
 
     def _take_savepoint(self) -> Outcome:
         """Copy the state of the last commit to a directory of its own."""

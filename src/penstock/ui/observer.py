@@ -14,7 +14,7 @@ from penstock.application import ApplicationLife
 from penstock.application.running_topology import RunningTopology
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.errors import StreamsError
-from penstock.host.api import Staleness, TaskMetadata
+from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import OUTPUT_AGE
 from penstock.ui import history
@@ -121,6 +121,8 @@ class Observer:
         self._ages: Mapping[str, float] = {}
         self._ages_until_ms = self._started_ms
         self._measured: tuple[Look, Mapping[str, Mapping[MetricName, Metric]]] | None = None
+        self._sizing = threading.Lock()
+        self._sizes: tuple[Look, Mapping[str, Mapping[str, StoreSize]]] | None = None
 
     # ---------------------------------------- looking
 
@@ -220,6 +222,16 @@ class Observer:
         ages = (self._ages.get(name) for name in ("p50", "p95", "p99"))
         return Point(look.time_ms, rates.records_in, records_out, look.lag, *ages)
 
+    def store_sizes(self) -> Mapping[str, Mapping[str, StoreSize]]:
+        """Return how large the stores of each topology are, by the names of both; none where that cannot be read now.
+        Read once a look, and only if somebody asks."""
+        with self._sizing:
+            look = self.newest
+            if self._sizes is None or self._sizes[0] is not look:
+                topologies = self.application.running_topologies()
+                self._sizes = look, {name: _sizes(topology) for name, topology in topologies.items()}
+            return self._sizes[1]
+
     def rates(self) -> Rates:
         """Return what changes a second."""
         with self._lock:
@@ -241,6 +253,13 @@ def _rate(before: tuple[int, int], now: tuple[int, int]) -> float | None:
     """Return the change a second between two values with their times (ms); None at the same time."""
     (began, first), (ended, last) = before, now
     return 1000 * (last - first) / (ended - began) if ended > began else None
+
+
+def _sizes(topology: RunningTopology) -> Mapping[str, StoreSize]:
+    try:
+        return topology.store_sizes()
+    except StreamsError:
+        return {}
 
 
 def _seen(topology: RunningTopology) -> TopologyLook:

@@ -33,7 +33,7 @@ from penstock.errors import (
 )
 from penstock.ui import schema
 from penstock.ui.answers import Answers
-from penstock.ui.control import Control, Outcome, RefusedActionError
+from penstock.ui.control import Control, Outcome, RefusedActionError, Target
 from penstock.ui.guard import Guard, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
 from penstock.ui.pages import Pages
@@ -161,7 +161,12 @@ class _Routes:
     async def _act(self, request: Request) -> Response:
         """Do what a program asks for, whose token is in the header Authorization."""
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        outcome = await self._do(request, request.path_params["action"], token if scheme.lower() == "bearer" else "")
+        outcome = await self._do(
+            request,
+            request.path_params["action"],
+            token if scheme.lower() == "bearer" else "",
+            _target(request.query_params),
+        )
         application = self._answers.observer.application
         return json_response({"state": application.state().value, "paused": application.is_paused(), **outcome}, 202)
 
@@ -171,20 +176,20 @@ class _Routes:
         try:
             if fields.get("confirmed") != "yes":
                 raise RefusedActionError(400, "Nothing was done: tick that it is to be done.")
-            done = await self._do(request, fields.get("action", ""), fields.get("token", ""))
+            done = await self._do(request, fields.get("action", ""), fields.get("token", ""), _target(fields))
         except RefusedActionError as error:
             outcome, status = outcome_of(problem=str(error)), error.status
         else:
             outcome, status = outcome_of(fields["action"], done), 200
-        return HTMLResponse(await self._call(lambda: self._pages.control(outcome)), status)
+        return HTMLResponse(await self._call(lambda: self._pages.after_action(outcome, fields)), status)
 
-    async def _do(self, request: Request, action: str, token: str) -> Outcome:
+    async def _do(self, request: Request, action: str, token: str, target: Target) -> Outcome:
         """Do an action and return what it has done; raises RefusedActionError."""
         assert self._control is not None
         control, asked_by = self._control, "an unknown address" if request.client is None else request.client.host
         if is_from_other_site(request.headers):
             raise RefusedActionError(403, "The request came from a page of another site.")
-        return await self._call(lambda: control.act(action, token, asked_by))
+        return await self._call(lambda: control.act(action, token, asked_by, target))
 
     async def _metrics(self, request: Request) -> Response:
         text, content_type = await self._call(lambda: exposition(self._answers.metrics))
@@ -236,6 +241,11 @@ class _Routes:
         until = elapsed_milliseconds() + max(EVENTS_MS, took_ms / _MOST_SHARE)
         while not self._answers.observer.is_closed and (left := until - elapsed_milliseconds()) > 0:
             await asyncio.sleep(min(left, _STEP_MS) / 1000)
+
+
+def _target(parameters: Parameters) -> Target:
+    """Return what an action is about."""
+    return Target(parameters.get("node", ""), parameters.get("topology") or None)
 
 
 async def _body(request: Request) -> bytes:

@@ -51,7 +51,7 @@ class Dropped(TypedDict):
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     name: Annotated[str, Meta(description="name of the node or store")]
     records: Annotated[int, Meta(description="how many since the start")]
-    reason: Annotated[str, Meta(description="why such nodes drop records; the log names each record")]
+    reason: Annotated[str, Meta(description="the [reason](ui.md#dropped-records); the log names each record")]
 
 
 class OverviewTopology(TypedDict):
@@ -151,6 +151,17 @@ class History(TypedDict):
     output_age_p99_ms: Annotated[list[float | None], Meta(description="the same")]
 
 
+class FailedRecord(TypedDict):
+    """The record on which a task failed."""
+
+    node: Annotated[str, Meta(description="the node that failed")]
+    topic: Annotated[str | None, Meta(description="the topic of the input record; null in a punctuator")]
+    partition: Annotated[int, Meta(description="its partition, else -1")]
+    offset: Annotated[int, Meta(description="its offset, else -1")]
+    key: Annotated[str | None, Meta(description="the key that reached the node, as a text of up to 1,000 characters")]
+    value: Annotated[str | None, Meta(description="the value, in the same way")]
+
+
 class UncaughtError(TypedDict):
     """An error that stopped all tasks."""
 
@@ -158,6 +169,7 @@ class UncaughtError(TypedDict):
     error: Annotated[str, Meta(description="its class and message")]
     traceback: Annotated[str, Meta(description="its traceback")]
     response: Annotated[str, Meta(description="what the [uncaught exception handler](life.md#errors) answered")]
+    record: Annotated[FailedRecord | None, Meta(description="the record on which a task failed, if it failed on one")]
 
 
 class Errors(TypedDict):
@@ -168,7 +180,7 @@ class Errors(TypedDict):
 
 
 class DeadLetters(TypedDict):
-    """The dead letters that a redrive would write."""
+    """The dead letters that a redrive would write, and the last ones."""
 
     topic: Annotated[str, Meta(description="the topic of the dead letters")]
     records: Annotated[int, Meta(description="how many would be written back")]
@@ -176,6 +188,32 @@ class DeadLetters(TypedDict):
     invalid: Annotated[int, Meta(description="records of the topic that are no dead letters")]
     letters: Annotated[list[Letters], Meta(description="the dead letters by origin and class of errors")]
     command: Annotated[str, Meta(description="the command that writes them back")]
+    last: Annotated[list[KeptLetter], Meta(description="the last 50 records of the topic, the newest first")]
+
+
+class Source(TypedDict):
+    """Where the record of a dead letter came from."""
+
+    topic: Annotated[str, Meta(description="the topic")]
+    partition: Annotated[int, Meta(description="the partition")]
+    offset: Annotated[int, Meta(description="the offset, -1 if no header has it")]
+
+
+class KeptLetter(TypedDict):
+    """A record of the topic of dead letters. Of keys, values and headers it has up to 1,000 characters."""
+
+    partition: Annotated[int, Meta(description="its partition in the topic of dead letters")]
+    offset: Annotated[int, Meta(description="its offset there")]
+    timestamp: Annotated[int, Meta(description="its timestamp, in ms since the epoch")]
+    key: Annotated[str | None, Meta(description="the key, as text")]
+    value: Annotated[str | None, Meta(description="the value, as text")]
+    headers: Annotated[list[list[str | None]], Meta(description="name and value of each header, as text, up to 100")]
+    redriven: Annotated[bool, Meta(description="whether it was written back")]
+    source: Annotated[Source | None, Meta(description="where it came from; null for the error of a punctuator")]
+    exception: Annotated[str | None, Meta(description="name of the class of the error; null if it is no dead letter")]
+    message: Annotated[str | None, Meta(description="message of the error")]
+    stacktrace: Annotated[str | None, Meta(description="the end of the stack trace")]
+    command: Annotated[str | None, Meta(description="the command that writes this record back, if it has a source")]
 
 
 class Letters(TypedDict):
@@ -281,12 +319,26 @@ class Partition(TypedDict):
     lag: Annotated[int, Meta(description="the distance between them")]
 
 
+class AwaitedPartition(TypedDict):
+    """A partition that a task waits for, because of `max.task.idle.ms`."""
+
+    topic: Annotated[str, Meta(description="the topic")]
+    partition: Annotated[int, Meta(description="the partition")]
+
+
 class Task(TypedDict):
     """A task of this program."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
-    worker: Annotated[str | None, Meta(description="the member of the group that has it, if it is watched on threads")]
+    worker: Annotated[
+        str | None,
+        Meta(
+            description="where it runs: a thread, a process, or on Spark the machine and the process in which it ran "
+            "last; if it is watched on threads, the member of the group"
+        ),
+    ]
+    waits_for: Annotated[list[AwaitedPartition], Meta(description="the partitions that its waiting records wait for")]
     processed: Annotated[int | None, Meta(description="records processed since the start")]
     dropped: Annotated[int | None, Meta(description="records without a result since the start")]
     stream_time_at_ms: Annotated[int | None, Meta(description="its stream time")]
@@ -361,6 +413,10 @@ class Store(TypedDict):
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     store: Annotated[str, Meta(description="its name")]
     kind: Annotated[str, Meta(description="its kind, such as `timestamped_key_value`")]
+    entries: Annotated[int | None, Meta(description="about how many [entries](ui.md#sizes-of-stores) are committed")]
+    bytes: Annotated[int | None, Meta(description="bytes of the local databases of the tasks that have it")]
+    segments: Annotated[int | None, Meta(description="segments of the tasks that have it, on Spark")]
+    segment_bytes: Annotated[int | None, Meta(description="bytes of these segments")]
     processors: Annotated[list[str], Meta(description="the processors that use it")]
 
 
@@ -423,6 +479,7 @@ class Outcome(TypedDict):
     bytes: NotRequired[Annotated[int, Meta(description="its size")]]
     dead_letter_topic: NotRequired[Annotated[str, Meta(description="the topic that was redriven")]]
     redriven: NotRequired[Annotated[int, Meta(description="the number of records that were redriven")]]
+    node: NotRequired[Annotated[str, Meta(description="the node whose tap was opened or closed")]]
 
 
 class Failure(TypedDict):
@@ -471,7 +528,10 @@ ADDRESSES: Final[Mapping[str, Address]] = {
     "/api/v1/dead-letters": Address(DeadLetters, "The dead letters that a redrive would write; it asks the brokers."),
     "/api/v1/changes": Address(Changes, "What [the program would change](ui.md#what-would-change)."),
     "/api/v1/control/{action}": Address(
-        Outcome, "Do an [action](ui.md#control), with the token in the header `Authorization`.", method="post"
+        Outcome,
+        "Do an [action](ui.md#control), with the token in the header `Authorization`.",
+        {"node": "the node of `tap` and `untap`", "topology": "the named topology that has it"},
+        method="post",
     ),
     "/health/live": Address(Live, "200, or 503 after an error has ended the application."),
     "/health/ready": Address(

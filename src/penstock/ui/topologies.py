@@ -7,6 +7,7 @@ for these pages.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -15,7 +16,7 @@ from penstock.application.running_topology import RunningTopology
 from penstock.config import StreamsConfig
 from penstock.errors import UnknownTopologyError
 from penstock.metrics import Metric
-from penstock.metrics.host_metrics import DROPPED_RECORDS, NODE_ID, STATE_SIZE
+from penstock.metrics.host_metrics import DROPPED_BY_REASON, DROPPED_RECORDS, NODE_ID, REASON, STATE_SIZE
 from penstock.notebook import value_text
 from penstock.plan.describe import (
     GlobalStoreDescription,
@@ -36,6 +37,7 @@ Answer = dict[str, Any]
 
 TASK_ID: Final = "task-id"
 _DROPPED: Final = f"{DROPPED_RECORDS}-total"
+_DROPPED_BY_REASON: Final = f"{DROPPED_BY_REASON}-total"
 _PROCESS_LATENCY: Final = "process-latency-avg"
 _PROCESS_RATE: Final = "process-rate"
 _SIZES: Final = (STATE_SIZE, "total-sst-files-size")
@@ -48,13 +50,6 @@ _OF_NODES: Final = {
 """The fields of nodes, and the metrics that they show."""
 _OF_TASKS: Final = ("share_of_time", "state_bytes", "lag", "records_per_second", "errors")
 """The fields of sub-topologies."""
-_REASONS: Final = {
-    "source": "not readable, or without a valid timestamp",
-    "processor": "without a key, too late, or refused by a handler",
-    "sink": "not writable, or without a partition",
-    "store": "too late for what the store retains",
-}
-"""Why nodes and stores drop records, by their kinds."""
 
 
 @dataclass(frozen=True)
@@ -88,23 +83,30 @@ class Topologies:
         return {"name": name, **self._described(name, self.named(name)[1].describe(), self.nodes())}
 
     def dropped(self) -> list[Answer]:
-        """Return which nodes and stores have dropped records since the start, how many, and why such ones do."""
-        kinds = {
-            (name, node.name): _kind(node)
-            for name, topology in self.observer.application.running_topologies().items()
-            for part in _parts(topology.describe())
-            for node in part.nodes
-        }
+        """Return which nodes and stores have dropped records since the start, how many, and for which reason
+        (`DropReason`)."""
+        found: Counter[tuple[str, str, str]] = Counter()
+        for topology, metrics in self.observer.metrics().items():
+            for name, metric in metrics.items():
+                if name.name == _DROPPED_BY_REASON:
+                    found[topology, name.tags[NODE_ID], name.tags[REASON]] += int(metric.metric_value)
         return [
-            {
-                "topology": topology,
-                "name": place,
-                "records": int(figures[_DROPPED]),
-                "reason": _REASONS[kinds.get((topology, place), "store")],
-            }
-            for (topology, place), figures in sorted(self.nodes().items())
-            if _DROPPED in figures
+            {"topology": topology, "name": place, "reason": reason, "records": records}
+            for (topology, place, reason), records in sorted(found.items())
         ]
+
+    def store_bytes(self, topology: str) -> Mapping[str, int]:
+        """Return the bytes of the local databases of the tasks that have each store, which stores of one sub-topology
+        share; those that were not measured are left out."""
+        measured = self._of_subtopologies(topology)
+        return {
+            store: int(measured[part.id]["state_bytes"])
+            for part in self.named(topology)[1].describe().subtopologies
+            if measured.get(part.id, {}).get("state_bytes") is not None
+            for node in part.nodes
+            if isinstance(node, ProcessorDescription)
+            for store in node.stores
+        }
 
     def nodes(self) -> Mapping[tuple[str, str], Mapping[str, float]]:
         """Return what was measured of nodes over all tasks, by topology and node: totals and rates added up, the
@@ -113,7 +115,7 @@ class Topologies:
         for topology, metrics in self.observer.metrics().items():
             for name, metric in metrics.items():
                 node = name.tags.get(NODE_ID)
-                if node is not None and (value := _number(metric)) is not None:
+                if node is not None and REASON not in name.tags and (value := _number(metric)) is not None:
                     figures = found.setdefault((topology, node), {})
                     before = figures.get(name.name, 0.0)
                     adds = name.name.endswith(("-total", "-rate"))

@@ -53,6 +53,18 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
     }
 
 
+def test_a_task_waits_until_a_run_leaves_nothing_or_it_is_closed() -> None:
+    figures, waits = Figures(2, 30_000, lambda topic: False, lambda: 0), (TopicPartition("b", 0),)
+    figures.take(v.Started(TASK, None))
+    figures.take(v.Ran(TASK, awaited=waits))
+    assert figures.awaited() == {"1_0": waits}
+    figures.take(v.Ran(TASK, records=1))
+    assert figures.awaited() == {}
+    figures.take(v.Ran(TASK, awaited=waits))
+    figures.take(v.Closed(TASK))
+    assert figures.awaited() == {}
+
+
 def test_tasks_and_commits_are_measured() -> None:
     now = [0]
     figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])

@@ -19,7 +19,7 @@ from penstock.errors import (
     StateStoreNotAvailableError,
     UnknownStateStoreError,
 )
-from penstock.host.api import Staleness
+from penstock.host.api import Staleness, StoreSize
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.queries import RunningTasks, TaskQueries
@@ -192,6 +192,23 @@ def test_only_what_is_committed_is_seen_exactly_once() -> None:
     play.commits()
     assert (counts.get("a"), windows.fetch("a", 10), len(list(sessions.fetch("a")))) == (2, 1, 2)
     assert play.ask("counts", KeyQuery.with_key("a")).position == Position({"in": {0: 1}})
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_entries_of_each_store_are_counted_as_of_the_last_commit(guarantee: str) -> None:
+    play = Play(guarantee)
+    play.write(("a", "x", 1), ("b", "x", 2), ("a", "x", 12))
+    play.write(("c", "x", 3), partition=1)
+    play.write(("a", "old", 5), ("a", "new", 9), topic="versions")
+    play.write(("k", "v", 5), topic="everywhere")
+    assert {size.entries for size in play.queries.store_sizes().values()} == {0}
+    play.commits()
+    sizes = play.queries.store_sizes()
+    counted = {"counts": 3, "memory": 3, "windows": 4, "sessions": 4, "versions": 2, "global": 1}
+    assert {name: size.entries for name, size in sizes.items()} == counted
+    assert {(size.segments, size.segment_bytes) for size in sizes.values()} == {(None, None)}
+    play.queries.close()
+    assert set(play.queries.store_sizes().values()) == {StoreSize()}
 
 
 def test_an_iterator_goes_through_stores_that_are_larger_than_what_it_takes_at_once() -> None:

@@ -35,7 +35,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.windows import TimeWindows
@@ -238,6 +238,10 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
         assert sum(len(list(store.fetch("a", 0, 1_000))) for store in windows) == 1
     (names,) = workers.processes.readable("names", True)
     assert {key: value.value for key, value in names.store.all()} == {"a": "A"}  # type: ignore[attr-defined]  # a store
+    places = workers.processes.workers()
+    assert set(places) == set(workers.layout.groups)
+    assert {text.partition("(pid ")[2] for text in places.values()} <= {f"{pid})" for pid in workers.processes.pids()}
+    assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
 
 
 def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> None:
@@ -369,8 +373,10 @@ def test_errors_cross_with_class_text_causes_and_notes() -> None:
             odd.add_note("a note")
             raise TopologyError("wrong") from odd
     except TopologyError as error:
+        error.failed_record = FailedRecord("map", "in", 0, 3, "'k'", "'v'")
         came: BaseException = pickle.loads(encoded(error))
     assert isinstance(came, TopologyError)
+    assert came.failed_record == FailedRecord("map", "in", 0, 3, "'k'", "'v'")
     assert str(came) == "Invalid topology: wrong"
     assert came.__cause__ is not None
     assert str(came.__cause__) == "one other"

@@ -128,6 +128,7 @@ class ThreadsHost:
         self._polling: Polling | None = None
         self._standbys: Standbys | None = None
         self._opener: StateOpener | None = None
+        self._tasks_in: Processing | None = None
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
 
@@ -210,14 +211,18 @@ class ThreadsHost:
     def statistics(self) -> Mapping[str, Any]:
         """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
         changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
-        are done, and how many there are; recent_commits: what the last ones took (CommitFigures); clients: the
+        are done, and how many there are; workers: where each task runs; awaited: of each task with records that wait,
+        the partitions that they wait for; recent_commits: what the last ones took (CommitFigures); clients: the
         statistics of consumers and producers (`client_statistics`)."""
+        workers = {} if self._tasks_in is None else self._tasks_in.workers()
         standbys = {} if self._standbys is None else self._standbys.positions()
         restoring = {} if self._opener is None else self._opener.progress()
         return {
             **self._figures.snapshot(),
             "standbys": {str(task): end for task, end in standbys.items()},
             "restoring": {str(task): progress for task, progress in restoring.items()},
+            "workers": {str(task): worker for task, worker in workers.items()},
+            "awaited": self._figures.awaited(),
             "recent_commits": self._figures.recent_commits(),
             "clients": client_statistics(self._figures.measured()),
         }
@@ -379,7 +384,7 @@ class ThreadsHost:
         letters = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(letters.close)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        processing = self._processing(layout, runner, partial(self._answered, positions))
+        processing = self._tasks_in = self._processing(layout, runner, partial(self._answered, positions))
         opened.callback(processing.close)
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)

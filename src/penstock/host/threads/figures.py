@@ -62,6 +62,7 @@ class Figures:
         self._produced: dict[str, tuple[int, int]] = {}
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
+        self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
         self._created: set[TaskId] = set()
@@ -93,6 +94,7 @@ class Figures:
             case v.Ran(task, records=records):
                 with self._lock:
                     self._processed[str(task)] += records
+                    self._awaited[str(task)] = event.awaited
                 self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
             case v.Prepared():
                 self._take_prepared(event)
@@ -108,6 +110,7 @@ class Figures:
                 self._created.remove(task)
                 self._count(TASK_CLOSED)
                 with self._lock:
+                    self._awaited.pop(str(task), None)
                     self._measurements.forget(str(task))
             case _:
                 pass
@@ -210,6 +213,12 @@ class Figures:
         """Return the records dropped since the start, by task; no task without any."""
         with self._lock:
             return dict(self._dropped)
+
+    def awaited(self) -> dict[str, tuple[TopicPartition, ...]]:
+        """Return the partitions that the waiting records of each task wait for, as of its last run; no task that does
+        not wait."""
+        with self._lock:
+            return {task: partitions for task, partitions in self._awaited.items() if partitions}
 
     def snapshot(self) -> dict[str, Any]:
         """Return the figures by name, all since the start.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -24,7 +24,7 @@ from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
-from penstock.state.api import Base, Changes, StateStore
+from penstock.state.api import CUSTOM, Base, Changes, StateStore, StoreBuilder
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.typed_store import TypedStore
@@ -60,6 +60,7 @@ class _RunningTask(Protocol):
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None: ...
+    def entries(self, store_name: str) -> int | None: ...
 
 
 class OpenTasks(Protocol):
@@ -72,6 +73,11 @@ class OpenTasks(Protocol):
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
         as of the last commit, and not as they are now."""
+        ...
+
+    def entries(self, store_name: str) -> int | None:
+        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
+        there is none, or it is of a class of the program."""
         ...
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
@@ -94,6 +100,10 @@ class Processing(OpenTasks, Protocol):
     @property
     def turn(self) -> Turn | None:
         """What each run takes where topologies share the processing time of this process; None if they do not."""
+        ...
+
+    def workers(self) -> dict[TaskId, str]:
+        """Return what people call the worker of each open task of the topology; from any thread."""
         ...
 
     def do(self, action: TaskAction) -> None:
@@ -149,6 +159,13 @@ class TaskRunner:
             tasks = sorted(self._tasks.items())
             found = [task.readable(store_name, partial(self._reading, id, task), committed) for id, task in tasks]
         return [each for each in found if each is not None]
+
+    def entries(self, store_name: str) -> int | None:
+        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
+        there is none, or it is of a class of the program; from any thread, between two runs."""
+        with self._lock:
+            counts = [task.entries(store_name) for task in self._tasks.values()]
+        return sum_of_known(counts)
 
     def positions(self, store_name: str) -> list[TaskPositions]:
         """Return how far each open task of the topology is that has a store of that name; from any thread."""
@@ -246,6 +263,7 @@ class ProcessingThread:
         """Start. answer: takes the answers, in the thread. turn: what each run takes; None if it takes none."""
         self._runner = runner
         self.turn = turn
+        self._name = name
         self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(self._done(action)))
 
     def _done(self, action: TaskAction) -> v.Event:
@@ -258,6 +276,10 @@ class ProcessingThread:
         """Return 0: there is one."""
         return 0
 
+    def workers(self) -> dict[TaskId, str]:
+        """Return the name of the thread for each open task."""
+        return dict.fromkeys(self._runner.open_tasks(), f"thread {self._name}")
+
     def do(self, action: TaskAction) -> None:
         """Have `action` done."""
         self._thread.put(action)
@@ -269,6 +291,10 @@ class ProcessingThread:
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks."""
         return self._runner.readable(store_name, committed)
+
+    def entries(self, store_name: str) -> int | None:
+        """Return about how many entries the stores of that name of all open tasks have."""
+        return self._runner.entries(store_name)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records that have reached a node, and keep such records from now on."""
@@ -349,6 +375,11 @@ class ActiveStreamTask:
             store = snapshot.store(store_name) or store
         return ReadableStore(self._id, store, self._committed)
 
+    def entries(self, store_name: str) -> int | None:
+        """Return how many entries the store `store_name` has as of the last commit, None if the task has none of that
+        name, or it is of a class of the program."""
+        return _entries(self._base, self._builders.get(store_name))
+
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records that have reached a node, and keep up to `limit` of them from now on."""
         self._task.tap(node, limit)
@@ -400,6 +431,7 @@ class ActiveStreamTask:
             task.uncommitted_bytes,
             records,
             time.perf_counter_ns() - began,
+            tuple(sorted(task.awaited)),
         )
 
     def prepare(self, now_ms: int) -> v.Prepared:
@@ -454,6 +486,7 @@ class GlobalTask:
         """Make the task over `state`."""
         assert layout.topology.global_topology is not None
         self._base = state.base
+        self._builders = layout.topology.global_topology.stores
         self._stamp = state.stamp
         self._positions = dict(state.positions)
         self._changes: Changes = {}
@@ -478,6 +511,11 @@ class GlobalTask:
         was read of its topics, which others have committed."""
         store = self.stores().get(store_name)
         return None if store is None else ReadableStore(GLOBAL_TASK, _for_readers(store, guard), dict(self._positions))
+
+    def entries(self, store_name: str) -> int | None:
+        """Return how many entries the global store `store_name` has as of the last commit, None if there is none of
+        that name, or it is of a class of the program."""
+        return _entries(self._base, self._builders.get(store_name))
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
         """Return the stores as the processors of other tasks see them."""
@@ -536,6 +574,19 @@ class CommittedEntries:
 
     def close(self) -> None:
         """Do nothing: the base belongs to the task."""
+
+
+def sum_of_known(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of those that are known, None if none is."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _entries(base: Base, builder: StoreBuilder | None) -> int | None:
+    """Return how many entries of a store are committed to `base`, None where the base does not have them."""
+    if builder is None or builder.supplier.kind == CUSTOM:
+        return None
+    return base.view(builder.name).approximate_num_entries()
 
 
 def _migrated(id: TaskId) -> InvalidStateStoreError:

@@ -18,7 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
-from penstock.host.api import Staleness, TaskMetadata
+from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.layout import Layout
 from penstock.host.task_positions import ANSWER_MS, Committed, TaskPositions
 from penstock.host.threads.figures import Commit
@@ -157,6 +157,11 @@ class TaskQueries:
             reached = running.standbys.changelog_positions(name).get(task, ends[partition])
             lags.setdefault(name, {})[number] = LagInfo(min(reached, ends[partition]), ends[partition])
         return lags
+
+    def store_sizes(self) -> dict[str, StoreSize]:
+        """Return about how many entries of each store are committed in the tasks of this instance, by name."""
+        running = self._running
+        return {name: StoreSize(None if running is None else running.tasks.entries(name)) for name in self.stores()}
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None

@@ -139,7 +139,7 @@ class Ran:
     output: what it sent. positions: the next offset of each partition. waiting_bytes: of the records that wait in the
     task. next_wall_clock_ms: when it has something to do though no record arrives, None for never. commit_requested:
     whether a processor asked for a commit. uncommitted_bytes: of its changes of state. records, nanoseconds: what it
-    processed, and how long that took.
+    processed, and how long that took. awaited: the partitions that the records which wait are waiting for.
     """
 
     task: TaskId
@@ -151,6 +151,7 @@ class Ran:
     uncommitted_bytes: int = 0
     records: int = 0
     nanoseconds: int = 0
+    awaited: tuple[TopicPartition, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,11 @@ class Pages:
         self._answers = answers
         self._application_id = str(answers.config["application.id"])
         self._control_page = control.page(answers, actions)
+        self._topology_page = topology.page(answers, actions)
         self.all: Sequence[Page] = (
-            *(module.page(answers) for module in (overview, topology, tasks, commits, state, errors, changes)),
+            overview.page(answers),
+            self._topology_page,
+            *(module.page(answers) for module in (tasks, commits, state, errors, changes)),
             *([self._control_page] if actions else []),
         )
         """The pages in the order of the menu."""
@@ -35,6 +38,10 @@ class Pages:
         added = {} if unseen is None else {"unseen": element("p", unseen, class_="empty")}
         return document(self._application_id, self.all, page, parameters, added)
 
-    def control(self, outcome: Markup) -> str:
-        """Return the page on control after an action, with its `outcome_of`."""
-        return document(self._application_id, self.all, self._control_page, {}, {"outcome": outcome})
+    def after_action(self, outcome: Markup, fields: Parameters) -> str:
+        """Return a page after an action, with its `outcome_of`: that of its node, which the fields of the form name, or
+        else that on control."""
+        named = {name: fields[name] for name in ("topology", "node") if fields.get(name)}
+        page = self._topology_page if "node" in named else self._control_page
+        parameters = named if "node" in named else {}
+        return document(self._application_id, self.all, page, parameters, {"outcome": outcome})

@@ -8,7 +8,7 @@ from typing import Any, Final
 from penstock.ui.answers import Answers
 from penstock.ui.markup import Markup, element
 from penstock.ui.pages.layout import Page, Sections
-from penstock.ui.pages.sections import state_line
+from penstock.ui.pages.sections import asking, state_line
 
 _ACTIONS: Final = {
     "pause": "Pause: finish the running commit, then process nothing",
@@ -44,18 +44,5 @@ def _form(application_id: str, actions: Sequence[str]) -> Sections:
         for action, text in _ACTIONS.items()
         if action in actions
     ]
-    fields = [
-        element("fieldset", element("legend", "What to do"), *choices),
-        element(
-            "label",
-            "Token, which the application wrote to the terminal when it started",
-            element("input", type="password", name="token", required=True, autocomplete="off"),
-        ),
-        element(
-            "label",
-            element("input", type="checkbox", name="confirmed", value="yes", required=True),
-            f" Do this with {application_id}",
-        ),
-        element("button", "Do it", type="submit"),
-    ]
-    return {"form": element("form", *fields, action="/control", method="post")}
+    what = element("fieldset", element("legend", "What to do"), *choices)
+    return {"form": asking([what], f"Do this with {application_id}", "Do it")}

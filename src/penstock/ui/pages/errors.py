@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
-from penstock.ui.answers import Answers, redrive_command
-from penstock.ui.formatting import LONGEST, number
-from penstock.ui.markup import Content, element, joined, table
+from penstock.ui.answers import Answers
+from penstock.ui.formatting import LONGEST, NONE, number
+from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.parameters import Parameters
 from penstock.ui.topologies import Answer
+
+_PARTS: Final = ("key", "value")
 
 
 def page(answers: Answers) -> Page:
@@ -29,6 +33,7 @@ def _errors(answer: Answer) -> Sections:
             "details",
             element("summary", f"{time_text(each['seen_at_ms'])} {each['error'].splitlines()[0][:LONGEST]}"),
             element("p", f"The uncaught exception handler answered {each['response']}."),
+            *([] if each["record"] is None else [_record(each["record"])]),
             element("pre", each["traceback"]),
         )
         for each in answer["errors"]
@@ -41,6 +46,17 @@ def _errors(answer: Answer) -> Sections:
     return {"count": element("p", count), "errors": joined(shown)}
 
 
+def _record(record: Answer) -> Markup:
+    """Return the record that a task failed on."""
+    at = NONE if record["topic"] is None else f"{record['topic']}-{record['partition']} at {record['offset']}"
+    rows = [
+        ("Node", record["node"]),
+        ("Input record", at),
+        *((part.capitalize(), NONE if record[part] is None else element("code", record[part])) for part in _PARTS),
+    ]
+    return table("Record", ("What", "Value"), rows, "")
+
+
 def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     """Return how dead letters go back, and where it is asked for, which ones there are."""
     topic = answers.dead_letter_topic
@@ -49,7 +65,7 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     parts: list[Content] = [
         element("h2", "Dead letters"),
         element("p", f"Records that could not be processed are in the topic {topic}. This writes them back: "),
-        element("pre", redrive_command(topic)),
+        element("pre", answers.redrive_command()),
     ]
     if "dead_letters" not in parameters:
         parts.append(element("p", element("a", "Show what it would write", href="/errors?dead_letters=show")))
@@ -73,4 +89,30 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     if answer["without_source"]:
         text = f"Errors of punctuators, which have no record: {number(answer['without_source'])}."
         parts.append(element("p", text, class_="empty"))
+    parts += [element("h3", "Last dead letters"), *map(_letter, answer["last"])]
+    if not answer["last"]:
+        parts.append(element("p", f"The topic {topic} has no records.", class_="empty"))
     return {"dead-letters": joined(parts)}
+
+
+def _letter(letter: Answer) -> Markup:
+    """Return a dead letter, which can be unfolded: its record, its headers, and the command that redrives it."""
+    source = letter["source"]
+    at = NONE if source is None else f"{source['topic']}-{source['partition']} at {source['offset']}"
+    error = "not a dead letter" if letter["exception"] is None else f"{letter['exception']}: {letter['message']}"
+    rows = [
+        ("Redriven", "yes" if letter["redriven"] else "no"),
+        ("Input record", at),
+        ("Dead letter", f"partition {letter['partition']} at {letter['offset']}"),
+        *((part.capitalize(), NONE if letter[part] is None else element("code", letter[part])) for part in _PARTS),
+    ]
+    headers = [(name, NONE if value is None else element("code", value)) for name, value in letter["headers"]]
+    command = letter["command"]
+    return element(
+        "details",
+        element("summary", f"{time_text(letter['timestamp'])} {at} {error.splitlines()[0][:LONGEST]}"),
+        table("Record", ("What", "Value"), rows, ""),
+        table("Headers", ("Header", "Value"), headers, "It has no headers."),
+        *([element("pre", letter["stacktrace"])] if letter["stacktrace"] else []),
+        *([] if command is None else [element("p", "This writes it back:"), element("pre", command)]),
+    )

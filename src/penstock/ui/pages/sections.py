@@ -95,3 +95,24 @@ def commits_table(answer: Answer) -> Markup:
         for each in answer["topologies"]
     ]
     return table("Commits", ("Topology", "State", "Lag#", "Commit#", "Made#"), rows, "No topology runs.")
+
+
+def asking(fields: Sequence[Markup], confirmation: str, button: str) -> Markup:
+    """Return the form of an action, whose `fields` say what to do: it asks for the token, and once whether to do it."""
+    return element(
+        "form",
+        *fields,
+        element(
+            "label",
+            "Token, which the application wrote to the terminal when it started",
+            element("input", type="password", name="token", required=True, autocomplete="off"),
+        ),
+        element(
+            "label",
+            element("input", type="checkbox", name="confirmed", value="yes", required=True),
+            f" {confirmation}",
+        ),
+        element("button", button, type="submit"),
+        action="/control",
+        method="post",
+    )

@@ -9,12 +9,15 @@ import orjson
 from penstock.errors import StreamsError
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers
-from penstock.ui.formatting import LONGEST, NONE, duration, number
+from penstock.ui.formatting import LONGEST, NONE, duration, number, size
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import commits_table, store_query
 from penstock.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES, Parameters, selection
 
+_STORE_COLUMNS: Final = (
+    *("Store", "Topology", "Kind", "Entries#", "Bytes#", "Segments#", "Bytes of segments#", "Used by"),
+)
 _FIELDS: Final = (
     ("key", "Key", "text"),
     ("from", "From key", "text"),
@@ -47,13 +50,15 @@ def _stores(answers: Answers, parameters: Parameters) -> Sections:
             element("a", each["store"], href=f"/state?{store_query(each['topology'], each['store'])}"),
             each["topology"],
             each["kind"].replace("_", " "),
+            number(each["entries"]),
+            NONE if each["bytes"] is None else size(each["bytes"]),
+            number(each["segments"]),
+            NONE if each["segment_bytes"] is None else size(each["segment_bytes"]),
             ", ".join(each["processors"]),
         )
         for each in stores
     ]
-    sections = {
-        "stores": table("Stores", ("Store", "Topology", "Kind", "Used by"), rows, "The topology has no stores.")
-    }
+    sections = {"stores": table("Stores", _STORE_COLUMNS, rows, "The topology has no stores.")}
     if "store" in parameters:
         sections["form"] = _form(parameters)
         sections["entries"] = _entries(answers, parameters)

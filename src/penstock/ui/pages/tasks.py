@@ -12,7 +12,7 @@ from penstock.ui.pages.layout import Page, Sections
 from penstock.ui.pages.sections import of_topology
 from penstock.ui.topologies import Answer
 
-_TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#", "Worker")
+_TASK_COLUMNS: Final = ("Task", "Records#", "Dropped#", "Stream time", "Lag#", "Worker", "Waits for")
 _PARTITION_COLUMNS: Final = ("Task", "Topic", "Partition#", "Committed#", "End#", "Lag#")
 _OTHER_COLUMNS: Final = ("Task", "What it does")
 _MEMBER_COLUMNS: Final = ("Topology", "Member", "Client", "Host")
@@ -44,6 +44,7 @@ def _sections(answer: Answer) -> Sections:
             NONE if task["stream_time_at_ms"] is None else time_text(task["stream_time_at_ms"]),
             number(task["lag"]),
             NONE if task["worker"] is None else task["worker"],
+            ", ".join(f"{each['topic']}-{each['partition']}" for each in task["waits_for"]),
         )
         for task in answer["tasks"]
     ]

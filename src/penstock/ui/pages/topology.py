@@ -14,7 +14,7 @@ from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, percent, rate, size
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
-from penstock.ui.pages.sections import heading, spaced, store_query
+from penstock.ui.pages.sections import asking, heading, spaced, store_query
 from penstock.ui.parameters import Parameters, WrongParameterError
 from penstock.ui.topologies import Answer
 
@@ -95,9 +95,34 @@ def _part_id(topology: str, part: int) -> str:
     return f"{topology}:{part}" if topology else str(part)
 
 
-def page(answers: Answers) -> Page:
-    """Return the page."""
-    return Page("/topology", "Topology", lambda parameters: _sections(answers, parameters))
+def page(answers: Answers, actions: Sequence[str]) -> Page:
+    """Return the page. actions: those that the application takes."""
+    can_tap = "tap" in actions
+    return Page(
+        "/topology",
+        "Topology",
+        lambda parameters: _sections(answers, parameters),
+        lambda parameters: _tap_form(answers, parameters) if can_tap and "node" in parameters else {},
+    )
+
+
+def _tap_form(answers: Answers, parameters: Parameters) -> Sections:
+    """Return the form that opens or closes the tap of the node that the parameters name."""
+    node, of = parameters["node"], parameters.get("topology", "")
+    topology = answers.observer.application.running_topologies().get(of)
+    parts = () if topology is None else topology.describe().subtopologies
+    if topology is None or node not in [each.name for part in parts for each in part.nodes]:
+        return {}
+    is_open = topology.tapped(node) is not None
+    hidden = {"action": "untap" if is_open else "tap", "node": node, "topology": of}
+    fields = [element("input", type="hidden", name=name, value=value) for name, value in hidden.items()]
+    title = "Close the tap" if is_open else "Tap this node"
+    hint = (
+        "The last 20 records that reach the node are kept and shown above, until the tap is closed. Meanwhile tasks "
+        "read all records into objects, which may cost time."
+    )
+    form = asking(fields, f"{title}: {node}", title)
+    return {"tap": joined([element("h2", title), element("p", hint, class_="empty"), form])}
 
 
 def _sections(answers: Answers, parameters: Parameters) -> Sections:
@@ -226,7 +251,8 @@ def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[
     for topology in topologies:
         for node in (node for part in _parts(topology) for node in part["nodes"]):
             if (topology["name"], node["name"]) == (of, chosen):
-                kinds = {each["store"]: each["kind"] for each in answers.stores()["stores"] if each["topology"] == of}
+                stores = answers.topologies.named(of)[1].state_stores()
+                kinds = {name: builder.kind for name, builder in stores.items()}
                 return _details(node, of, kinds, answers.topologies.nodes().get((of, chosen), {}), view)
     return element("p", f"This topology has no node {chosen}.", class_="problem", role="alert")
 

@@ -13,6 +13,7 @@ from penstock import StreamsBuilder
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.driver.figures import Figures, progress_line
+from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, lines, wait_for
@@ -58,6 +59,18 @@ def test_a_line_comes_after_each_interval_with_what_happened_in_it(told: pytest.
         "app: 20 records in and 6 out, in 2 epochs of the last 121 s; epoch 2 took 250 ms",
         "app: 10 records in and 3 out, in 1 epoch of the last 120 s; epoch 3 took 250 ms",
     ]
+
+
+def test_a_task_keeps_its_worker_and_waits_until_it_runs_again() -> None:
+    figures = Figures()
+    workers, waits = {"0_0": "here (pid 1)", "0_1": "here (pid 2)"}, {"0_0": [["t", 1]], "0_1": [["t", 0]]}
+    figures.take(replace(manifest(1), workers=workers, awaited=waits))
+    figures.take(replace(manifest(2), workers={"0_1": "here (pid 3)"}))
+    seen = figures.snapshot()
+    assert seen["workers"] == {"0_0": "here (pid 1)", "0_1": "here (pid 3)"}
+    assert seen["awaited"] == {"0_0": (TopicPartition("t", 1),)}
+    figures.begin(manifest(2), {}, {})
+    assert (figures.snapshot()["workers"], figures.snapshot()["awaited"]) == ({}, {})
 
 
 def test_dropped_records_are_a_warning_once_a_minute(told: pytest.LogCaptureFixture) -> None:

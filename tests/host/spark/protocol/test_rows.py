@@ -28,7 +28,7 @@ from penstock.host.spark.worker.printing import MAXIMUM_CHARACTERS, captured_pri
 from penstock.plan.topology import Topology
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.stateless import StreamMapValues
-from penstock.record import DictionaryColumn, RecordBatch, size_of
+from penstock.record import DictionaryColumn, FailedRecord, RecordBatch, TopicPartition, size_of
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
 
@@ -97,6 +97,8 @@ def test_messages_of_the_protocol_are_read_as_they_were_written() -> None:
     assert TaskControl.decode(control.encode()) == control
     report = TaskReport("0_1", 4, 2, "aa", entry, (("t", 3, 40),), "printed")
     assert TaskReport.decode(report.encode()) == report
+    report = report._replace(worker="here (pid 1)", awaited=(TopicPartition("t", 1),))
+    assert TaskReport.decode(report.encode()) == report
     sink = SinkControl(EpochOffset("q", 4, 1000, {"t": [1, 2]}, [2, 2], 2))
     assert SinkControl.decode(sink.encode()) == sink
 
@@ -117,9 +119,11 @@ def test_an_error_keeps_class_message_and_the_users_lines() -> None:
         except KeyError as cause:
             raise StreamsError("Exception caught in process. offset=3") from cause
     except StreamsError as error:
+        error.failed_record = FailedRecord("map", "in", 0, 3, "'k'", "'v'")
         failure = encode_failure(error, "printed before\n")
     decoded, printed = decode_failure(failure)
     assert type(decoded) is StreamsError
+    assert decoded.failed_record == FailedRecord("map", "in", 0, 3, "'k'", "'v'")
     assert str(decoded) == "Exception caught in process. offset=3"
     assert repr(decoded.__cause__) == "KeyError('absent')"
     (note,) = decoded.__notes__

@@ -80,6 +80,18 @@ def test_how_far_stores_are_behind_counts_records_of_the_source_topics(
     assert lags["counts"][0] == LagInfo(6, 6)
 
 
+def test_sizes_of_stores_are_those_of_the_newest_commit(
+    state: StateQueries, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = state.store_sizes()
+    counts = state.store(StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store()))
+    assert sizes["counts"].entries == len(list(counts.all())) > 0
+    assert all(size.entries and size.segments and size.segment_bytes for size in sizes.values()), sizes
+    assert sizes["counts"][1:] == sizes["memory"][1:], "stores of one task share its segments"
+    monkeypatch.setattr("penstock.host.spark.query.queries.MOST_COUNTED_BYTES", 10)
+    assert state.store_sizes() == {name: size._replace(entries=None) for name, size in sizes.items()}
+
+
 def test_a_reader_follows_into_the_next_life_of_the_checkpoint(
     spark_runner: SparkRunner, config: StreamsConfig, source: str
 ) -> None:

@@ -75,7 +75,9 @@ class Manifest:
     measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
     far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
     phases_ms: how long the epoch was in each phase. lagging, idle_ms: what tasks had to wait for (`EpochOffset`);
-    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it.
+    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it. workers: the machine and the
+    process of each task that had something to do. awaited: by task, the partitions (topic and number) that its waiting
+    records wait for.
     """
 
     query_id: str
@@ -101,6 +103,8 @@ class Manifest:
     phases_ms: Mapping[str, float] = field(default_factory=dict)
     lagging: Mapping[str, list[int]] = field(default_factory=dict)
     idle_ms: int | None = None
+    workers: Mapping[str, str] = field(default_factory=dict)
+    awaited: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -544,6 +548,8 @@ def _encoded(manifest: Manifest) -> bytes:
         "phases_ms": manifest.phases_ms,
         "lagging": manifest.lagging,
         "idle_ms": manifest.idle_ms,
+        "workers": manifest.workers,
+        "awaited": manifest.awaited,
     }
     return orjson.dumps(fields)
 

@@ -53,6 +53,8 @@ class Figures:
         self._produced: dict[str, tuple[int, int]] = {}
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
+        self._workers: dict[str, str] = {}
+        self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._recent: deque[Manifest] = deque(maxlen=_RECENT)
         self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
         self.tasks_created(0)
@@ -74,6 +76,8 @@ class Figures:
         the first epoch."""
         with self._lock:
             self._last, self._begin, self._ends = last, begin, ends
+            self._workers.clear()
+            self._awaited.clear()
             self._measurements.forget()
 
     def take_ends(self, ends: Mapping[TopicPartition, int]) -> None:
@@ -104,6 +108,9 @@ class Figures:
             _add(self._produced, manifest.output)
             self._processed.update(manifest.processed)
             self._dropped.update(manifest.dropped)
+            self._workers.update(manifest.workers)
+            for task in manifest.workers:
+                self._awaited[task] = tuple(TopicPartition(*each) for each in manifest.awaited.get(task, ()))
             self._recent.append(manifest)
             records = sum(manifest.processed.values())
             self._commits.append(CommitFigures(manifest.epoch, manifest.committed_ms, records, manifest.phases_ms))
@@ -145,6 +152,8 @@ class Figures:
         epoch_ms: how long the last epoch took. lag: offsets of all inputs from the position to the end, as the planner
             saw it last.
         consumed, produced: (records, bytes) by topic, processed, dropped: records by task, all since this start.
+        workers: the machine and the process in which each task ran last. awaited: of each task with records that wait,
+            the partitions that they wait for.
         """
         with self._lock:
             last, recent = self._last, [m for m in self._recent if m.input]
@@ -162,6 +171,8 @@ class Figures:
                 "produced": dict(self._produced),
                 "processed": dict(self._processed),
                 "dropped": dict(self._dropped),
+                "workers": dict(self._workers),
+                "awaited": {task: partitions for task, partitions in self._awaited.items() if partitions},
             }
 
     def _lags(self) -> dict[TopicPartition, int]:

@@ -23,6 +23,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 
 import penstock
 from penstock.errors import StreamsError
+from penstock.record import FailedRecord
 
 _MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
 _OWN_CODE = str(Path(penstock.__file__).parent)
@@ -66,7 +67,8 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
         told = f"{type(cause).__name__}: {cause}\n"  # with the line that the traceback has too
         notes = [*(note for note in notes if not note.startswith(told)), _user_traceback(cause)]
     fields = {"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed}
-    return orjson.dumps({**fields, "causes": list(_encoded_causes(error))})
+    record = None if error.failed_record is None else tuple(error.failed_record)
+    return orjson.dumps({**fields, "record": record, "causes": list(_encoded_causes(error))})
 
 
 def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
@@ -76,6 +78,7 @@ def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
     cls = classes.get(fields["type"], StreamsError)
     error = cls.__new__(cls, fields["message"])
     Exception.__init__(error, fields["message"])
+    error.failed_record = None if fields["record"] is None else FailedRecord(*fields["record"])
     for note in fields["notes"]:
         error.add_note(note)
     _add_causes(error, fields["causes"])

@@ -94,7 +94,9 @@ class TaskReport(NamedTuple):
     that it sent on; how many records it processed; what was measured of it, as measurements by operation, and what
     sensors of its processors recorded, both as `measuring` gives them; and where changelog topics are written, what its
     group is to commit, as (topic, partition, offset of the first record that waits or AT_END, text). phases: None of a
-    task that had nothing to do. tapped: the last records that reached the nodes of `TaskControl.taps`, as bytes."""
+    task that had nothing to do. tapped: the last records that reached the nodes of `TaskControl.taps`, as bytes.
+    worker: the machine and the process in which it ran, empty if it had nothing to do. awaited: the partitions that its
+    waiting records wait for."""
 
     task: str
     epoch: int
@@ -111,20 +113,23 @@ class TaskReport(NamedTuple):
     committed: tuple[tuple[str, int, int, str], ...] = ()
     phases: TaskPhases | None = None
     tapped: Mapping[str, list[bytes]] = MappingProxyType({})
+    worker: str = ""
+    awaited: tuple[TopicPartition, ...] = ()
 
     def encode(self) -> bytes:
         """Return the report as a blob."""
         plain = self._replace(measured=dict(self.measured), tapped=dict(self.tapped))
-        return encode_message((*plain[:4], self.entry.fields(), *plain[5:]))
+        return encode_message((*plain[:4], self.entry.fields(), *plain[5:-1], tuple(map(tuple, self.awaited))))
 
     @staticmethod
     def decode(blob: bytes) -> TaskReport:
         """Return the report of a blob."""
-        task, epoch, generation, parent, entry, taken, *figures, sensors, committed, phases, tapped = decode_message(
-            blob
+        task, epoch, generation, parent, entry, taken, *figures, sensors, committed, phases, tapped, worker, awaited = (
+            decode_message(blob)
         )
         fields = (TaskEntry.of_fields(entry), tuple(map(tuple, taken)), *figures, tuple(sensors))
         fields = (*fields, tuple(map(tuple, committed)), None if phases is None else TaskPhases(*phases), tapped)
+        fields = (*fields, worker, tuple(map(TopicPartition._make, awaited)))
         return TaskReport(task, epoch, generation, parent, *fields)
 
 

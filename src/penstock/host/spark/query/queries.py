@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError
-from penstock.host.api import Staleness, TaskMetadata
+from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
+from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
@@ -32,7 +32,7 @@ from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
 from penstock.record import TopicPartition
 from penstock.serdes import Serde
-from penstock.state.api import StateStore, StoreBuilder
+from penstock.state.api import CUSTOM, StateStore, StoreBuilder
 from penstock.state.query.execution import is_permitted, run_query
 from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.position import PositionBound
@@ -45,6 +45,7 @@ from penstock.state.query.request import (
     StateQueryRequest,
     StateQueryResult,
 )
+from penstock.state.segment_log import log_from_json
 from penstock.task.standby_task import StandbySnapshot, empty_store
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ _NOT_ACTIVE = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE,
     "Query requires a running active task, but the application does not run in this process, or is rebalancing.",
 )
+
+
+MOST_COUNTED_BYTES: Final = 64 * 1024 * 1024
+"""Bytes of state, before compression, beyond which entries are not counted: they would all have to be read."""
 
 
 class CheckpointQueries:
@@ -163,6 +168,37 @@ class CheckpointQueries:
             seen = sum(settled[tp.topic][tp.partition] for tp in partitions)
             lags.setdefault(name, {})[partition] = LagInfo(seen, sum(ends[tp] for tp in partitions))
         return lags
+
+    def store_sizes(self) -> dict[str, StoreSize]:
+        """Return how large each store is as of the newest commit, by name: the segments of its tasks, which may have
+        other stores too, and its entries. These are counted in copies of the state on this machine, so only where all
+        of the state has MOST_COUNTED_BYTES or less. Of global stores, which are not in the checkpoint, nothing is
+        known.
+
+        Raises:
+            StateStoreNotAvailableError: there is no checkpoint.
+            TaskCorruptedError: a segment is missing that the newest manifest names.
+        """
+        manifest, stored = self._reader.current()
+        logs = {task: log_from_json(dict(manifest.entry(str(task)).segments)) for task in stored.tasks}
+        is_small = sum(log.content_bytes() for log in logs.values()) <= MOST_COUNTED_BYTES
+        sizes = dict.fromkeys(self.stores(), StoreSize())
+        for name, builder in self._builders.items():
+            found = [logs[task] for task in stored.with_store(name)]
+            if found:
+                sizes[name] = StoreSize(
+                    self._entries(name) if is_small and builder.supplier.kind != CUSTOM else None,
+                    sum(len(log.deltas) + len(log.snapshots) for log in found),
+                    sum(log.file_bytes() for log in found),
+                )
+        return sizes
+
+    def _entries(self, name: str) -> int | None:
+        """Return how many entries a store has, None if the checkpoint has it in another layout than the program."""
+        try:
+            return sum(task.entries(name) for task in self._reader.read(name).tasks)
+        except IncompatibleCheckpointError:
+            return None
 
     def query_metadata_for_key(
         self, store_name: str, key: Any, key_serde: Serde | None = None, partitioner: StreamPartitioner | None = None

@@ -264,6 +264,8 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         read_to_ms=end.read_to_ms,
         lagging=end.lagging,
         idle_ms=end.idle_ms,
+        workers={report.task: report.worker for report in reports if report.worker},
+        awaited={report.task: [*map(list, report.awaited)] for report in reports if report.awaited},
     )
     checkpoint.write_manifest(manifest, partial(crash_point, "manifest.torn_write", end.epoch))
     crash_point("manifest.after_write", end.epoch)

@@ -3,6 +3,8 @@ when the driver has committed it."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -63,6 +65,7 @@ class TaskEpoch:
         self._measuring = EpochMeasuring(self._spec, description.topology.repartition_topics)
         self._look_again_ms: int | None = None
         self._ahead: tuple[TopicPartition, ...] = ()
+        self._awaited: tuple[TopicPartition, ...] = ()
         self._change_log = ChangeLog(self._spec.written_changelogs) if description.writes_changelogs else None
         self._committed: tuple[tuple[str, int, int, str], ...] = ()
         self._tapped: dict[str, list[bytes]] = {}
@@ -97,7 +100,8 @@ class TaskEpoch:
         entry = replace(entry, due_ms=due_ms, carried=self._write_carried(carried), ahead=self._ahead)
         self._write_order(commit)
         report = self._report(entry, printed.text(), sum(commit.dropped_records.values()))
-        return sent, report._replace(phases=self._measuring.phases())
+        worker = f"{socket.gethostname()} (pid {os.getpid()})"
+        return sent, report._replace(phases=self._measuring.phases(), worker=worker, awaited=self._awaited)
 
     def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
         description, control = self._description, self._control
@@ -134,6 +138,7 @@ class TaskEpoch:
         partitions = description.placement.awaitable[self._task]
         wait = InputWait(partitions, frozenset(control.lagging), control.idle_ms)
         self._measuring.process(lambda: task.process(wait))
+        self._awaited = tuple(sorted(task.awaited))
         self._held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
         self._processed -= sum(len(each.batch) for each in self._held)

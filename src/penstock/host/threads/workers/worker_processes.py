@@ -21,7 +21,14 @@ from penstock.host.layout import Layout
 from penstock.host.sent_program import dump_program, parts_of
 from penstock.host.tapped_records import decoded_records
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskPositions, TaskRunner
+from penstock.host.threads.processing import (
+    LAST_SECONDS,
+    ReadableStore,
+    TaskAction,
+    TaskPositions,
+    TaskRunner,
+    sum_of_known,
+)
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.host.threads.workers.messages import (
@@ -104,6 +111,11 @@ class WorkerProcesses:
         """Return the number of the worker that an open task runs in; that of the global stores takes no worker's
         time."""
         return self._running.get(task, _NO_WORKER)
+
+    def workers(self) -> dict[TaskId, str]:
+        """Return the number and the id of the process of each open task."""
+        with self._lock:
+            return {task: f"process {self._running[task]} (pid {worker.pid})" for task, worker in self._open.items()}
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the polling thread asks."""
@@ -256,6 +268,19 @@ class WorkerProcesses:
                     store = self._remote(worker, each, store_name, committed)
                     found.append(ReadableStore(each.task, store, each.committed if committed else each.now))
         return sorted(found, key=lambda each: each.task)
+
+    def entries(self, store_name: str) -> int | None:
+        """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
+        there is none, or it is of a class of the program."""
+        with self._lock:
+            workers = dict(self._open)
+        counts = [self._global_runner.entries(store_name)]
+        for task, worker in workers.items():
+            builder = self._layout.spec(task).stores.get(store_name)
+            if builder is not None and builder.supplier.kind != CUSTOM:
+                with suppress(InvalidStateStoreError):  # the task is being opened again
+                    counts.append(_remote_reads(worker, task, store_name, None).approximate_num_entries())
+        return sum_of_known(counts)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records that have reached a node, and keep such records from now on."""
