@@ -68,7 +68,7 @@ def dev(
     configured = program.configured(overrides)
     check_host(configured)
     creates_topics = configured["bootstrap.servers"] is None
-    with terminating(), interruptible() as interrupted, with_broker(program, configured, port, data_dir) as settings:
+    with terminating(), interruptible() as interrupted, with_broker(configured, port, data_dir) as settings:
         servers = {"bootstrap.servers": settings["bootstrap.servers"]}
         overrides.update(servers)
         session = _Session(file, overrides, creates_topics, verbose, _Events(as_json))

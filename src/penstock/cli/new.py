@@ -132,6 +132,8 @@ _README: Final = """\
 
 ## Test
 
+In an environment that has Penstock. It is not on PyPI: install it from a clone (`pip install PATH`) or from a wheel.
+
 ```sh
 pip install -e '.[dev]'
 pytest
