@@ -73,7 +73,7 @@ def reset(
     topics: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; may be given again.")],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="earliest|latest|OFFSET|TIME", help="Where to go on; TIME is ISO 8601, local."),
+        typer.Option("--to", metavar="earliest|latest|OFFSET|TIME", help="Where to continue; TIME is ISO 8601, local."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the positions, and change nothing.")] = False,
     as_json: AsJson = False,

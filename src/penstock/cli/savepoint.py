@@ -29,7 +29,7 @@ Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directo
 
 @app.command()
 def take(application: Where, savepoint: Directory, config: Settings = None) -> None:
-    """Copy the state of the last commit of an application, which may run."""
+    """Copy the state of the last commit of an application, running or not."""
     taken = savepoints.take(_application(application, config), savepoint)
     out.print(f"Took savepoint {taken.location}: {_summary(taken)}.")
 
@@ -124,7 +124,8 @@ def import_state(
     ] = False,
     config: Settings = None,
 ) -> None:
-    """Create the checkpoint of a program from what Kafka Streams has left; the next start continues from there."""
+    """Create the checkpoint of a program from the offsets and changelog topics of a Kafka Streams application; the next
+    start continues from there."""
     if not from_kafka:
         raise typer.BadParameter("say where the state is: --from-kafka", param_hint="import")
     program = load_program(file)

@@ -51,7 +51,8 @@ def list_topics(
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
-    """List topics, their partitions and how many records they hold (offsets that are gone or taken by markers too)."""
+    """List topics, their partitions and how many records they hold (counted by offset, so deleted records and
+    transaction markers count too)."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
     partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
@@ -111,7 +112,7 @@ def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:
 @app.command()
 def configs(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    all_keys: Annotated[bool, typer.Option("--all", help="Show also what the topic does not set itself.")] = False,
+    all_keys: Annotated[bool, typer.Option("--all", help="Also show inherited settings.")] = False,
     as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,

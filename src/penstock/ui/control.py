@@ -79,7 +79,7 @@ class Control:
                 fails.
         """
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            _refusals.warning("%s: %.100r asked for by %s with a wrong token.", self._application_id, action, asked_by)
+            _refusals.warning("%s: %.100r requested by %s with a wrong token.", self._application_id, action, asked_by)
             raise RefusedActionError(
                 403, "The token is wrong: the application has written the right one to the terminal when it started."
             )
@@ -89,7 +89,7 @@ class Control:
         state = self._application.state()
         if action in _WHERE_TASKS_RUN and state not in (State.RUNNING, State.REBALANCING):
             raise RefusedActionError(409, f"Cannot {action} {self._application_id}: its state is {state.value}.")
-        _log.warning("%s: %s asked for by %s.", self._application_id, action, asked_by)
+        _log.warning("%s: %s requested by %s.", self._application_id, action, asked_by)
         try:
             return self._calls[action]() or {}
         except RefusedActionError:

@@ -52,7 +52,7 @@ def state_line(answer: Answer) -> Markup:
 def _run_by(members: int | None) -> str:
     """Return who runs an application that this process watches. members: of its group, None if it has none."""
     if members is None:
-        return "Another process runs it, or none does: see its last commit."
+        return "The age of its last commit shows whether another process is running it."
     return (
         f"Its group has {counted(members, 'member')}." if members else "No process runs it: its group has no members."
     )
@@ -60,7 +60,7 @@ def _run_by(members: int | None) -> str:
 
 def _keeps_up(answer: Answer) -> str:
     if answer["lag"] is None:
-        return "How far it is behind is not known."
+        return "Its lag is unknown."
     if not answer["lag"]:
         return "It keeps up: no record waits."
     if answer["behind_ms"] is not None and answer["behind_ms"] <= KEPT_MS:
