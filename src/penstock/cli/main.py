@@ -16,7 +16,7 @@ from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
 from penstock.extras import load
 
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "new": "Create a project: a program, its test, and what they need.",
     "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
     "dev": "Run a program, and continue with its state whenever the file is saved.",
@@ -60,11 +60,11 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """Return the command `cmd_name`, None if there is none."""
-        return _UnloadedCommand(cmd_name, _COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
+        return _UnloadedCommand(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
 
 def command(name: str) -> Any:
