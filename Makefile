@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics configuration errors api lock bootstrap clean
+.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics configuration errors api commands lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
@@ -57,6 +57,9 @@ errors: bootstrap ## write docs/errors.md: all errors, from their docstrings
 
 api: bootstrap ## write docs/ui-api.md: the JSON of a running application, from its types
 	@exec $(BIN)/python scripts/ui_api.py
+
+commands: bootstrap ## write docs/commands-reference.md: all commands, from their help
+	@exec $(BIN)/python scripts/commands.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
