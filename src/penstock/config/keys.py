@@ -19,6 +19,7 @@ from penstock.config.definition import (
     text,
     whole,
 )
+from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
     DefaultProductionExceptionHandler,
@@ -319,10 +320,11 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "auto.offset.reset",
-            one_of("earliest", "latest", "none"),
-            "earliest",
+            offset_reset,
+            EARLIEST,
             "medium",
-            "Where to start without a position, or if its records are deleted; none: fail.",
+            "Where to start without a position, or if its records are deleted; by_duration: at the first record that "
+            "is not older; none: fail.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
