@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics configuration errors api commands lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos matrix benchmarks coverage metrics configuration errors api commands lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
@@ -30,6 +30,10 @@ lint: ## ruff, mypy, pyright and the contract of the layers
 docs: ## build the documentation as a site, in build/site; a broken link is an error
 	@./scripts/bootstrap.sh --no-java
 	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/doctrees -c docs . build/site
+
+linkcheck: ## ask the servers of all links to other sites for their pages; needs the network
+	@./scripts/bootstrap.sh --no-java
+	$(BIN)/python -m sphinx -b linkcheck -q -d build/doctrees -c docs . build/linkcheck
 
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
