@@ -54,4 +54,5 @@ linkcheck_timeout, linkcheck_retries = 20, 2  # seconds
 
 html_theme = "furo"
 html_title = "Penstock"
+html_sourcelink_suffix = ""  # so that links between the Markdown files of the site work
 html_extra_path = ["site-root"]  # sends readers of the root of the site on to docs/index.html
