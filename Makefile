@@ -1,13 +1,13 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs linkcheck crash chaos matrix benchmarks coverage metrics configuration errors api commands lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
 	@exec $(BIN)/penstock demo
@@ -64,6 +64,9 @@ api: bootstrap ## write docs/ui-api.md: the JSON of a running application, from 
 
 commands: bootstrap ## write docs/commands-reference.md: all commands, from their help
 	@exec $(BIN)/python scripts/commands.py
+
+coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix Streams and Spark
+	@exec $(BIN)/python scripts/coming_from.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
