@@ -1,13 +1,13 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs crash chaos matrix benchmarks coverage metrics configuration errors api lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
 	@exec $(BIN)/penstock demo
@@ -30,6 +30,10 @@ lint: ## ruff, mypy, pyright and the contract of the layers
 docs: ## build the documentation as a site, in build/site; a broken link is an error
 	@./scripts/bootstrap.sh --no-java
 	$(BIN)/python -m sphinx -W --keep-going -n -q -d build/doctrees -c docs . build/site
+
+linkcheck: ## ask the servers of all links to other sites for their pages; needs the network
+	@./scripts/bootstrap.sh --no-java
+	$(BIN)/python -m sphinx -b linkcheck -q -d build/doctrees -c docs . build/linkcheck
 
 crash: bootstrap ## run all crash tests: every kill, not a sample
 	@PENSTOCK_CRASH=all exec $(BIN)/python -m pytest -m crash -o faulthandler_timeout=0 $(ARGS)
@@ -57,6 +61,12 @@ errors: bootstrap ## write docs/errors.md: all errors, from their docstrings
 
 api: bootstrap ## write docs/ui-api.md: the JSON of a running application, from its types
 	@exec $(BIN)/python scripts/ui_api.py
+
+commands: bootstrap ## write docs/commands-reference.md: all commands, from their help
+	@exec $(BIN)/python scripts/commands.py
+
+coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix Streams and Spark
+	@exec $(BIN)/python scripts/coming_from.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \

@@ -49,6 +49,10 @@ autoclass_content = "both"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True}
 
+linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)(:\d+)?(/.*)?"]  # of an application that runs
+linkcheck_timeout, linkcheck_retries = 20, 2  # seconds
+
 html_theme = "furo"
 html_title = "Penstock"
+html_sourcelink_suffix = ""  # so that links between the Markdown files of the site work
 html_extra_path = ["site-root"]  # sends readers of the root of the site on to docs/index.html

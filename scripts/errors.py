@@ -1,5 +1,5 @@
 """Writes docs/errors.md below its introduction: every error of Penstock with its meaning and its remedy, from the
-docstrings of penstock.errors.
+docstrings of penstock.errors, and of the modules that have errors of their own.
 
 python scripts/errors.py           write the page
 python scripts/errors.py --check   fail if it is not what would be written
@@ -15,6 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from penstock import errors
+from penstock.broker.errors import BrokerError
+from penstock.cli.program import ProgramError
+from penstock.host.spark.protocol.failures import ProcessLostError
+from penstock.host.threads.subscription import IncompatibleMemberError
+from penstock.host.threads.workers.worker_process import WorkerDiedError
+from penstock.transfers.redrive import NotADeadLetterError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "errors.md"
@@ -27,11 +33,21 @@ SECTIONS: Final[dict[str, type[BaseException]]] = {
 }
 """The sections of the page; an error is in the last one whose class it is."""
 
+OTHERS: Final[tuple[type[Exception], ...]] = (
+    ProgramError,
+    BrokerError,
+    NotADeadLetterError,
+    IncompatibleMemberError,
+    WorkerDiedError,
+    ProcessLostError,
+)
+"""Errors of other modules that users see."""
+
 REMEDY: Final = "What to do: "
 
 
 def public_errors() -> list[type[Exception]]:
-    """Return the error classes, in the order of their definition."""
+    """Return the classes of penstock.errors, in the order of their definition."""
     return [each for each in vars(errors).values() if isinstance(each, type) and each.__module__ == errors.__name__]
 
 
@@ -71,6 +87,10 @@ def page() -> str:
         for error in public_errors():
             if section[error] == name:
                 blocks.extend(entry(error))
+    blocks.append("## Commands, processes and groups")
+    blocks.append("These classes are not in `penstock.errors`: programs need not catch them by name.")
+    for error in OTHERS:
+        blocks.extend(entry(error))
     return "\n\n".join(blocks) + "\n"
 
 

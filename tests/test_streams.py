@@ -624,7 +624,7 @@ def test_an_edit_that_loses_state_changes_nothing(host: TestHost) -> None:
     streams = KafkaStreams(counting("counts"), TEXT_CONFIG)
     streams.start()
     host.told().on_running()
-    with pytest.raises(StreamsError, match=r"goes on as before:\n.*store counts has the layout"):
+    with pytest.raises(StreamsError, match=r"so the old one keeps running:\n.*store counts has the layout"):
         streams.edit(counting("counts", windowed=True))
     with pytest.raises(StreamsError, match=r"store counts is not in the changed topology.*removing=\['counts'\]"):
         streams.edit(counting("others"))

@@ -1,5 +1,6 @@
 """Writes llms.txt into the root of the site: each page with its title, its first sentence and its link, in the sections
-of the table of contents (https://llmstxt.org)."""
+of the table of contents (https://llmstxt.org). A link goes to the Markdown of the page, which models read best, or to
+its HTML if docstrings make its content."""
 
 from __future__ import annotations
 
@@ -35,9 +36,16 @@ def _entries(app: Sphinx, toctree: addnodes.toctree) -> Iterator[str]:
         if not sentence:
             _log.warning("the page has no first paragraph for llms.txt", location=page)
         shown = title or app.env.titles[page].astext()
-        yield f"- [{shown}]({app.builder.get_target_uri(page)}): {sentence}"
+        yield f"- [{shown}]({_link(app, page, doctree)}): {sentence}"
         for inner in doctree.findall(addnodes.toctree):
             yield from _entries(app, inner)
+
+
+def _link(app: Sphinx, page: str, doctree: nodes.document) -> str:
+    """Return the address of a page in the form that has its content."""
+    if next(doctree.findall(addnodes.desc), None) is not None:
+        return app.builder.get_target_uri(page)
+    return f"_sources/{app.env.doc2path(page, base=False)}{app.config.html_sourcelink_suffix}"
 
 
 def _lines(app: Sphinx, env: BuildEnvironment) -> Iterator[str]:

@@ -154,7 +154,7 @@ class TaskMigratedError(StreamsError):
     """Another driver or a newer attempt has taken over this work; the work of this one is discarded (Kafka class:
     TaskMigratedException).
 
-    What to do: Nothing, if another instance took the work over: the application goes on there. If it returns, two
+    What to do: Nothing, if another instance took the work over: the application continues there. If it returns, two
     programs run with one `application.id`: stop one. If a transaction was open too long, set a larger
     `transaction.timeout.ms`.
     """
@@ -234,7 +234,7 @@ class KafkaError(StreamsError):
 
 
 class RetriableError(KafkaError):
-    """The brokers do not serve a request now and may a moment later, such as while another broker takes over (Kafka
+    """The brokers cannot serve the request right now, but may soon, such as when another broker has taken over (Kafka
     class: RetriableException).
 
     What to do: Ask again. The application does so itself; if it ends with this error, the brokers were away for too
@@ -260,7 +260,7 @@ class AuthenticationError(KafkaError):
 
 
 class AuthorizationError(KafkaError):
-    """The brokers do not allow this user what was asked for (Kafka class: AuthorizationException).
+    """The brokers do not allow this user to do this (Kafka class: AuthorizationException).
 
     What to do: Grant the right that the message names. docs/security.md#the-rights-that-an-application-needs lists the
     rights of an application.
@@ -340,7 +340,7 @@ class RecordTooLargeError(KafkaError):
 class OffsetOutOfRangeError(KafkaError):
     """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException).
 
-    What to do: Keep records longer than the application may stand still (`retention.ms`). With another
+    What to do: Keep records longer than the application may be down (`retention.ms`). With another
     `auto.offset.reset` than `none`, it continues at a record that is left. After a topic was deleted and created again,
     start over with `penstock reset` or another `application.id`.
 

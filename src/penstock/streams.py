@@ -71,7 +71,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         Raises:
             TopologyError: the topology cannot be run.
             StreamsError: it cannot use the state of a store, or leaves out a store that `removing` does not name: the
-                application goes on as before. Or it must not start, as `start` says: the state is ERROR then.
+                application keeps running unchanged. Or it must not start, as `start` says: the state is ERROR then.
             TimeoutError: the application has not ended in time; it ends later, and `edit` can be called again.
         """
         built = built_topology(topology, self._application_id)
@@ -87,7 +87,8 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         if reasons := (*evolution.refused, *left_out):
             told = "\n".join(f"  - {reason}" for reason in reasons)
             raise StreamsError(
-                f"{self._application_id} cannot go on with the changed topology, and goes on as before:\n{told}"
+                f"{self._application_id} cannot continue with the changed topology, so the old one keeps running:\n"
+                f"{told}"
             )
         for view in self._views.values():
             view.close()

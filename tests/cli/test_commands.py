@@ -451,6 +451,8 @@ def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None
     assert refused.code == 1
     assert "it does not reserve space" in refused.err
     assert run("topics", "alter", name).code == 2
+    assert json.loads(run("topics", "delete", name, "--json").out) == {"deleted": [name]}
+    assert json.loads(run("topics", "create", name, "--json").out) == {"created": [name]}
 
 
 def test_a_missing_topic_does_not_stop_changes_of_the_others(run: Run, unique_name: Callable[[str], str]) -> None:
@@ -459,6 +461,8 @@ def test_a_missing_topic_does_not_stop_changes_of_the_others(run: Run, unique_na
     changed = run("topics", "alter", missing, known, "--set", "retention.ms=1000")
     assert (changed.code, changed.out) == (1, f"Changed topic {known}.\n")
     assert f"changing the configuration of topic {missing})" in changed.err
+    in_json = run("topics", "alter", missing, known, "--set", "retention.ms=1000", "--json")
+    assert (in_json.code, json.loads(in_json.out)) == (1, {"changed": [known]})
     assert run("topics", "configs", known).out == "retention.ms=1000\n"
 
 
@@ -499,7 +503,7 @@ def test_a_group_is_listed_described_reset_and_deleted(
         assert sum(one["lag"] for one in described()["partitions"]) == lag
     assert f"{group}: Empty, 0 members" in run("groups", "describe", group).out
     assert run("groups", "reset", group, "-t", name, "--to", "never").code == 2
-    assert run("groups", "delete", group).code == 0
+    assert json.loads(run("groups", "delete", group, "--json").out) == {"deleted": [group]}
     for command in ("describe", "delete"):
         missing = run("groups", command, group)
         assert (missing.code, missing.out) == (1, "")

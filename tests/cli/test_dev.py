@@ -24,7 +24,6 @@ config = {{
     "application.id": "{name}",
     "default.key.serde": Serdes.string(),
     "default.value.serde": Serdes.string(),
-    "penstock.host": "threads",
     "commit.interval.ms": 50,
 }}
 builder = StreamsBuilder()
@@ -38,7 +37,7 @@ topology = builder.build()
 class Development:
     """A program of two files that `penstock dev` runs on the embedded broker."""
 
-    def __init__(self, topics: Topics, servers: str, directory: Path, name: str) -> None:
+    def __init__(self, topics: Topics, servers: str, directory: Path, name: str, host: str = "threads") -> None:
         self.topics = topics
         self.name = name
         self.directory = directory / "program"
@@ -51,7 +50,7 @@ class Development:
         topics.create(f"{name}-in")
         topics.create(f"{name}-out")
         settings = ("-c", f"bootstrap.servers={servers}", "-c", f"state.dir={directory / 'state'}")
-        self.command = Command(("dev", str(self.file), "--json", *settings), directory)
+        self.command = Command(("dev", str(self.file), "--host", host, "--json", *settings), directory)
 
     def save(self, file: Path, text: str) -> None:
         """Write a file at once, as editors do."""
@@ -142,6 +141,28 @@ def test_a_program_that_ends_starts_again_when_it_is_saved_and_a_kill_leaves_not
     development.counted("a 1", "a 2")
     os.kill(development.command.processes()[0], 9)
     assert development.command.nothing_left()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_on_spark_a_saved_program_continues_with_the_state_of_the_checkpoint(
+    embedded_broker: BrokerProcess, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    servers = embedded_broker.bootstrap_servers
+    with Topics(servers) as topics:
+        development = Development(topics, servers, tmp_path, unique_name("dev"), "spark")
+        with development.command:
+            development.saw("started")
+            development.count("a")
+            development.counted("a 1")
+            development.save(development.helper, "def shout(text):\n    return text.upper()\n")
+            development.saw("started", "changed", "started")
+            assert development.events()[1]["lines"] == ["nothing changes"]
+            development.count("a")
+            development.counted("a 1", "A 2")
+            development.command.interrupt()
+            assert development.command.ended().code == 130
+            assert development.command.nothing_left()
 
 
 def test_a_program_that_cannot_be_loaded_at_the_start_is_an_error(penstock_here: Run, tmp_path: Path) -> None:

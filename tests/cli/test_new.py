@@ -49,6 +49,13 @@ def test_its_test_passes_and_it_is_formatted(project: Path) -> None:
         assert checked.returncode == 0, checked.stdout
 
 
+def test_it_can_be_installed_where_penstock_is(project: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-index", "--no-build-isolation", "-e", ".[dev]"]
+    ended = subprocess.run(pip, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "Would install order-totals-0.1.0" in ended.stdout
+
+
 def test_its_program_runs(project: Path, penstock_here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ("-c", f"state.dir={tmp_path / 'state'}")
     with BrokerProcess(tmp_path / "broker") as broker:  # its own, for the names of the topics are given

@@ -3,6 +3,7 @@ nothing behind."""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.host.threads.directories import StateDirectory
 from penstock.record import TopicPartition
 from tests.support.answers import check_answer
-from tests.support.commands import Command
+from tests.support.commands import Command, Ended
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(600)
@@ -53,11 +54,11 @@ topology = builder.build()
 """
 
 
-def run(directory: Path, program: Path, *options: str) -> Command:
-    """Run a program with its own broker."""
+def run(directory: Path, program: Path, *options: str, command: str = "run") -> Command:
+    """Run a program with its own broker, or another command of it."""
     state = f"state.dir={directory / 'state'}"
     own = ("--port", "0", "--data-dir", str(directory / "data"), "-c", state)
-    return Command(("run", str(program), *own, *options), directory, program=("-c", WITHOUT_SPARK))
+    return Command((command, str(program), *own, *options), directory, program=("-c", WITHOUT_SPARK))
 
 
 def servers_of(command: Command) -> str:
@@ -85,6 +86,20 @@ def counts(servers: str) -> dict[str, int]:
         fetcher.close()
         admin.close()
     return {k.decode(): int.from_bytes(v) for each in batches for k, v in zip(each.keys, each.values, strict=True)}
+
+
+def test_reset_finds_what_a_run_with_its_own_broker_has_left(tmp_path: Path) -> None:
+    def ended(command: str, *options: str) -> Ended:
+        with run(tmp_path, EXAMPLE, "--host", "threads", *options, command=command) as started:
+            return started.ended()
+
+    assert ended("run", "--until-end").code == 0
+    planned = json.loads(ended("reset", "--dry-run", "--json").out)
+    assert planned["state_directory"] == str(tmp_path / "state" / "streams-wordcount")
+    assert "streams-wordcount-counts-store-changelog" in planned["topics"]
+    done = ended("reset", "--json")
+    assert (done.code, json.loads(done.out)) == (0, {**planned, "dry_run": False})
+    assert ended("reset").out == "There is nothing to delete of streams-wordcount.\n"
 
 
 def test_an_example_runs_without_spark_and_sigterm_ends_it_behind_a_commit(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_a_program_that_does_not_end_loading_is_killed(
     monkeypatch.setattr(program_process, "_LOAD_SECONDS", 0.1)
     monkeypatch.setattr(saved_program, "_END_SECONDS", 0.1)
     saved.file.write_text("import threading\nthreading.Event().wait()\n")
-    with pytest.raises(ProgramError, match=r"it is not loaded after 0 s"):
+    with pytest.raises(ProgramError, match=r"it did not finish loading within 0 s"):
         saved.compare()
     assert starts[0].ended() == -9
 

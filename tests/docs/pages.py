@@ -5,15 +5,25 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typer.core import TyperGroup
+
 import penstock
 from penstock import Consumed, Serdes, StreamsBuilder, Topology
+from penstock.cli.main import command
 
 ROOT = Path(__file__).parents[2]
+
+PAGES = [
+    str(page.relative_to(ROOT))
+    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md")
+]
+"""All pages of the site."""
 
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
@@ -92,10 +102,30 @@ def run_and_compare(page: str, number: int, names: dict[str, Any], replaced: Map
     assert output.getvalue() == printed(page, blocks(page)[number].lstrip("\n")), f"block {number} of {page}"
 
 
+def fences(page: str) -> list[tuple[str, str]]:
+    """Return the language, empty without one, and the text of each fenced block of `page`."""
+    return re.findall(r"^```([^\n]*)\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
+
+
 def command_lines(page: str) -> Iterator[str]:
-    """Yield the lines of the shell blocks of `page`; a line that goes on in the next one is one with it."""
-    for block in re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
-        yield from re.sub(r"\\\n\s*", "", block).splitlines()
+    """Yield the command lines of `page`: the lines of shell blocks, and in sessions those behind a prompt. A line that
+    continues in the next one is one with it."""
+    for language, block in fences(page):
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
+        if language == "sh":
+            yield from lines
+        elif language == "console":
+            yield from (line.removeprefix("$ ") for line in lines if line.startswith("$ "))
+
+
+def parsed(line: str) -> Any:
+    """Return the context of click for the `penstock` command of a line; raises what click raises for wrong usage."""
+    name, *arguments = shlex.split(line.partition("penstock ")[2], comments=True)
+    found = command(name)
+    while isinstance(found, TyperGroup):
+        name, *arguments = arguments
+        found = found.commands[name]
+    return found.make_context(name, arguments)
 
 
 def sections(page: str) -> dict[str, list[int]]:

@@ -15,6 +15,7 @@ sys.path.insert(0, {str(ROOT / "docs" / "extensions")!r})
 project = "Weir"
 extensions = ["myst_parser", "llms_txt"]
 html_theme = "basic"
+html_sourcelink_suffix = ""
 """
 
 INDEX = """# Weir
@@ -32,6 +33,7 @@ Second steps <guides/index>
 :caption: Reference
 
 reference
+names
 ```
 """
 
@@ -70,6 +72,7 @@ def test_llms_txt_follows_the_table_of_contents(tmp_path: Path) -> None:
         "guides/index.md": GUIDES,
         "guides/inner.md": "# Inner\n\n## Part\n\nHow inner things work.\n",
         "reference.md": TABLE_FIRST,
+        "names.md": "# Names\n\nAll of them.\n\n```{py:function} open(name)\nOpens a weir.\n```\n",
     }.items():
         (tmp_path / name).write_text(text)
     warnings, site = build(tmp_path)
@@ -78,11 +81,12 @@ def test_llms_txt_follows_the_table_of_contents(tmp_path: Path) -> None:
     assert text == (
         "# Weir\n\n> Streams for everybody.\n"
         "\n## Tutorials\n\n"
-        "- [The first step](first.html): Run weir.\n"
-        "- [Second steps](guides/index.html): What to do\n"
-        "- [Inner](guides/inner.html): How inner things work.\n"
+        "- [The first step](_sources/first.md): Run weir.\n"
+        "- [Second steps](_sources/guides/index.md): What to do\n"
+        "- [Inner](_sources/guides/inner.md): How inner things work.\n"
         "\n## Reference\n\n"
-        "- [Reference](reference.html): What weir.open() does.\n"
+        "- [Reference](_sources/reference.md): What weir.open() does.\n"
+        "- [Names](names.html): All of them.\n"
     )
     assert all((site / link).exists() for link in re.findall(r"\]\((.*?)\)", text))
 

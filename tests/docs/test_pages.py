@@ -4,7 +4,6 @@ tests/host/spark/test_pages.py."""
 from __future__ import annotations
 
 import re
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,14 +15,13 @@ from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuild
 from penstock.broker.apis import APIS
 from penstock.broker.faults import api_name
 from penstock.broker.process import BrokerProcess
-from penstock.cli.main import command
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
 from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.serdes import Serdes
 from penstock.testing import MockProcessorContext, TopologyTestDriver
-from tests.docs.pages import BLOCKS, ROOT, blocks, converting_orders, given, run_block, run_blocks
+from tests.docs.pages import BLOCKS, PAGES, ROOT, blocks, converting_orders, given, run_block, run_blocks
 
 STRING, JSON, DOUBLE = Serdes.string(), Serdes.json(), Serdes.double()
 SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
@@ -36,7 +34,7 @@ def test_every_block_has_a_test() -> None:
 
 
 def test_the_site_lists_every_page() -> None:
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
+    pages = [ROOT / page for page in PAGES]
     listed = {ROOT / "docs" / "index.md"}
     for page in pages:
         for block in re.findall(r"```{toctree}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
@@ -259,12 +257,6 @@ def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -
     assert names["last_line"] == [b"three"]
     assert names["since_noon"] == [b"two", b"three"]
     admin.close()
-
-
-@pytest.mark.parametrize("line", re.findall(r"^\$ penstock (.*)$", (ROOT / "docs" / "commands.md").read_text(), re.M))
-def test_the_command_lines_of_the_page_on_commands_are_understood(line: str) -> None:
-    name, *arguments = shlex.split(line)
-    assert command(name).make_context(name, arguments).params
 
 
 def test_the_page_of_the_broker_lists_the_apis_that_are_served() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import subprocess
 import sys
@@ -12,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.main import command
 from penstock.testing import EmbeddedBroker
 from tests.docs.pages import ROOT, blocks, command_lines, printed, run_and_compare
 from tests.support.commands import Command, Run
@@ -93,11 +91,3 @@ def test_the_test_of_the_page_passes(tmp_path: Path) -> None:
     ended = subprocess.run(arguments, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "2 passed" in ended.stdout
-
-
-def test_the_command_lines_are_understood() -> None:
-    lines = [found[1] for line in command_lines(PAGE) if (found := re.search(r"(?:^|\| )penstock (.*)$", line))]
-    assert len(lines) >= 10
-    for line in lines:
-        name, *arguments = shlex.split(line)
-        assert command(name).make_context(name, arguments)

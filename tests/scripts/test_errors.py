@@ -11,7 +11,7 @@ def test_the_page_on_errors_is_up_to_date() -> None:
     assert errors.PAGE.read_text(encoding="utf-8") == errors.page(), "run python scripts/errors.py"
 
 
-@pytest.mark.parametrize("error", errors.public_errors(), ids=lambda error: error.__name__)
+@pytest.mark.parametrize("error", [*errors.public_errors(), *errors.OTHERS], ids=lambda error: error.__name__)
 def test_every_error_says_what_it_means_and_what_to_do(error: type[Exception]) -> None:
     meaning, remedy, _ = errors.parts(error)
     assert meaning.endswith(".")

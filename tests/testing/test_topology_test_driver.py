@@ -223,7 +223,7 @@ def test_records_to_a_topic_that_is_read_again_are_processed_too() -> None:
 
 def test_a_topology_that_feeds_itself_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inline, "MAXIMUM_FOLLOWING", 50)
-    endless = pytest.raises(StreamsError, match="More than 50 records followed from one, the last in topic in")
+    endless = pytest.raises(StreamsError, match="One record caused more than 50 further records, the last in topic in")
     with TopologyTestDriver(copy("in", "in"), DEFAULTS) as driver, endless:
         driver.create_input_topic("in", STRING, STRING).pipe_input("k", "v")
 

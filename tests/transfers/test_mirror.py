@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from penstock.broker.process import BrokerProcess
+from penstock.cli import mirror as cli_mirror
 from penstock.host.crashpoints import TRANSFER_POINTS
 from tests.support.brokers import KEEPS_RECORDS
 from tests.support.commands import Command, Run, penstock
@@ -55,7 +56,7 @@ class Mirroring:
         """Return the answer of a run to the end."""
         ended = self.run(*self.arguments("--until-end", "--json", *arguments))
         assert ended.code == 0, ended.err
-        answer: dict[str, Any] = json.loads(ended.out)
+        answer: dict[str, Any] = json.loads(ended.out.splitlines()[-1])
         return answer
 
     def refused(self, *arguments: str) -> str:
@@ -99,6 +100,21 @@ def test_records_are_mirrored_once_as_they_are(
     source.write(name, [Sent(1, b"late", b"b", 1)])
     assert mirroring.to_end("--topics", name)["records"] == 1
     assert target.read(name) == [*RECORDS[:2], Sent(1, b"late", b"b", 1), RECORDS[2]]
+
+
+def test_in_json_each_status_is_a_line_and_the_last_one_says_what_failed(
+    mirroring: Mirroring, source: Topics, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cli_mirror, "_STATUS_SECONDS", 0.0)
+    name = source.create(unique_name("t"), 3)
+    source.write(name, RECORDS)
+    lines = mirroring.run(*mirroring.arguments("--topics", name, "--until-end", "--json")).out.splitlines()
+    assert len(lines) > 1
+    counts = [json.loads(line)["records"] for line in lines]
+    assert (counts, counts[-1]) == (sorted(counts), 3)
+    unknown = mirroring.run(*mirroring.arguments("--topics", f"{name}-unknown", "--until-end", "--json"))
+    assert unknown.code == 1
+    assert f"{name}-unknown" in json.loads(unknown.out.splitlines()[-1])["error"]
 
 
 def test_topics_are_chosen_by_patterns_and_named_by_prefix_and_renaming(
@@ -174,7 +190,7 @@ def test_new_topics_and_partitions_are_mirrored_while_it_runs(
         command.interrupt()
         ended = command.ended()
     assert ended.code == 130
-    told = json.loads(ended.out)
+    told = json.loads(ended.out.splitlines()[-1])
     assert [(topic["source"], topic["partitions"], topic["records"]) for topic in told["topics"]] == [
         (first, 2, 3),
         (second, 1, 1),

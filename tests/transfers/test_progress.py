@@ -22,5 +22,5 @@ class _Brokers:
 def test_a_topic_without_an_id_is_not_taken_for_another_one() -> None:
     brokers = cast("Admin", _Brokers())
     assert identified(brokers, ["old"]) == {"old": "id of old"}
-    with pytest.raises(RetriableError, match="no id of topic new"):
+    with pytest.raises(RetriableError, match="no id for topic new"):
         identified(brokers, ["old", "new"])

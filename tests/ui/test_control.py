@@ -65,7 +65,7 @@ def test_it_pauses_resumes_and_stops(controlled: Controlled, caplog: pytest.LogC
     assert calls[-2:] == ["pause", "resume"]
     assert controlled.post("stop").status_code == 202
     assert until(lambda: streams.state() is State.NOT_RUNNING)
-    assert caplog.messages == [f"app: {action} asked for by testclient." for action in ("pause", "resume", "stop")]
+    assert caplog.messages == [f"app: {action} requested by testclient." for action in ("pause", "resume", "stop")]
     assert controlled.control.token not in caplog.text
     refusal = controlled.post("pause")
     assert (refusal.status_code, refusal.json()["error"]) == (409, "Cannot pause app: its state is NOT_RUNNING.")
@@ -81,7 +81,7 @@ def test_it_does_nothing_without_the_token(
     assert answer.json()["error"].startswith("The token is wrong")
     assert controlled.submit(action="stop", token=token or "").status_code == 403
     assert controlled.shown.streams.state() is State.RUNNING
-    assert caplog.messages == ["app: 'stop' asked for by testclient with a wrong token."]
+    assert caplog.messages == ["app: 'stop' requested by testclient with a wrong token."]
 
 
 def test_it_is_not_asked_by_a_link_or_an_address(controlled: Controlled) -> None:
@@ -126,7 +126,7 @@ def test_the_page_asks_once_and_does_it(controlled: Controlled) -> None:
     assert not controlled.shown.streams.is_paused()
     done = controlled.submit(action="pause")
     assert done.status_code == 200
-    assert "Asked for: pause." in Read(done.text).text
+    assert "Requested: pause." in Read(done.text).text
     assert "PAUSED" in Read(done.text).text
     assert controlled.shown.streams.is_paused()
 
@@ -218,7 +218,7 @@ def test_dead_letters_are_shown_with_the_command_and_go_back_once(
     answer = controlled.post("redrive")
     assert (answer.status_code, answer.json()["redriven"]) == (202, 2)
     assert case.values() == [b"a", b"b"]
-    assert "Asked for: redrive. Dead letter topic: " in Read(controlled.submit(action="redrive").text).text
+    assert "Requested: redrive. Dead letter topic: " in Read(controlled.submit(action="redrive").text).text
     assert case.values() == [b"a", b"b"]
     assert "No dead letter is left" in page(shown, "/errors?dead_letters=show").text
 

@@ -86,7 +86,7 @@ def test_a_page_can_be_read_and_walked_without_a_mouse(shown: Shown, path: str) 
 
 def test_a_first_look_says_whether_it_runs_and_keeps_up(shown: Shown) -> None:
     tasks, running = shown.host.tasks(), "RUNNING since 1970-01-01 00:16:40.000."
-    assert f"{running} How far it is behind is not known." in page(shown, "/").text
+    assert f"{running} Its lag is unknown." in page(shown, "/").text
     tasks.positions, tasks.committed = {"0_0": (0, 3_000)}, Staleness(7, 999_000, 500)
     for _ in range(2):
         shown.after(1_000)

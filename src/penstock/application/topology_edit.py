@@ -30,7 +30,7 @@ class TopologyEdit:
         return self._forms()[TEXT]()
 
     def _forms(self) -> Forms:
-        title = f"KafkaStreams {self.application_id} goes on with the changed topology"
+        title = f"KafkaStreams {self.application_id} continues with the changed topology"
         text = "\n".join(self.lines or ("Stores, topics and nodes are the same; the functions are the new ones.",))
         svg = self.description.to_svg
         return {

@@ -20,7 +20,11 @@ _MOST_CHARACTERS: Final = MOST_STRING // 4
 
 
 class BrokerError(StreamsError):
-    """The broker cannot start or continue; the message gives the reason and the remedy."""
+    """The embedded broker cannot start or continue.
+
+    What to do: Read the reason in the message. Another process may use its port or its directory: choose others with
+    `--port` and `--data-dir`, or name a broker that runs in `bootstrap.servers`.
+    """
 
 
 class ApiError(StreamsError):

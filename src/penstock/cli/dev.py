@@ -68,7 +68,7 @@ def dev(
     configured = program.configured(overrides)
     check_host(configured)
     creates_topics = configured["bootstrap.servers"] is None
-    with terminating(), interruptible() as interrupted, with_broker(program, configured, port, data_dir) as settings:
+    with terminating(), interruptible() as interrupted, with_broker(configured, port, data_dir) as settings:
         servers = {"bootstrap.servers": settings["bootstrap.servers"]}
         overrides.update(servers)
         session = _Session(file, overrides, creates_topics, verbose, _Events(as_json))
@@ -119,7 +119,7 @@ class _Session:
         self._seen = files
         if self._running is not None and (code := self._running.ended()) is not None:
             self._running = None
-            text = f"{self._file} has ended with exit code {code}. It starts again when it is saved."
+            text = f"{self._file} has ended with exit code {code}. It starts again when you save the file."
             self._events.tell("ended", text, code=code)
 
     def change(self) -> None:
@@ -148,9 +148,8 @@ class _Session:
             self._running = None
 
     def _keep(self, event: str, reasons: list[str], **more: Any) -> None:
-        stays = (
-            "The program before it goes on." if self._running is not None else "Nothing runs until it is saved again."
-        )
+        is_running = self._running is not None
+        stays = "The previous version keeps running." if is_running else "Nothing runs until you save the file again."
         self._events.tell(event, "\n".join([f"{self._file} cannot run:", *reasons, stays]), **more)
 
     def _replace(self, candidate: ProgramProcess, answer: Answer) -> None:
@@ -160,7 +159,7 @@ class _Session:
         self.close()
         self._running, self._shape = candidate, answer.shape
         candidate.start()
-        self._events.tell("started", f"{self._file} starts; each time it is saved, the change takes over.")
+        self._events.tell("started", f"{self._file} is starting. Saved changes take effect automatically.")
 
 
 def _files(file: Path) -> _Files:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from penstock import savepoints
-from penstock.cli.common import FAILED, Settings, out, parsed_settings
+from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
+
+_IN_JSON: Final = ("kept", "moved", "new", "removed", "restored", "still_removed", "refused", "differences")
+"""The fields of an evolution that programs get: names of stores by what happens to them, and texts."""
 
 
 def diff(
@@ -23,6 +26,7 @@ def diff(
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
     ] = None,
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Show what happens to each store when a changed program starts; fails if it cannot start."""
@@ -36,7 +40,10 @@ def diff(
         evolution = savepoints.diff_programs(
             (program.topology, configured), (changed.topology, changed.configured(overrides))
         )
-    for line in evolution.lines() if evolution.differences else ["nothing changes"]:
-        out.print(line, markup=False)
+    if as_json:
+        print_json({name: getattr(evolution, name) for name in _IN_JSON})
+    else:
+        for line in evolution.lines() if evolution.differences else ["nothing changes"]:
+            out.print(line, markup=False)
     if evolution.refused:
         raise typer.Exit(FAILED)

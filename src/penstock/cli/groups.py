@@ -73,7 +73,7 @@ def reset(
     topics: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; may be given again.")],
     to: Annotated[
         str,
-        typer.Option("--to", metavar="earliest|latest|OFFSET|TIME", help="Where to go on; TIME is ISO 8601, local."),
+        typer.Option("--to", metavar="earliest|latest|OFFSET|TIME", help="Where to continue; TIME is ISO 8601, local."),
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the positions, and change nothing.")] = False,
     as_json: AsJson = False,
@@ -106,13 +106,19 @@ def reset(
 
 
 @app.command()
-def delete(groups: Names, servers: Servers = None, config: Settings = None) -> None:
+def delete(
+    groups: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None
+) -> None:
     """Delete groups without members, with what they have committed."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     known = {one.group_id for one in admin.groups()}
-    for name in filter(known.__contains__, groups):
+    existing = [name for name in groups if name in known]
+    for name in existing:
         admin.delete_groups([name])
-        out.print(f"Deleted group {name}.")
+        if not as_json:
+            out.print(f"Deleted group {name}.")
+    if as_json:
+        print_json({"deleted": existing})
     for name in groups:
         if name not in known:
             raise _no_group(name)

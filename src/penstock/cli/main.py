@@ -16,19 +16,19 @@ from penstock.cli.common import FAILED, Verbose, out, report, set_verbose
 from penstock.errors import StreamsError
 from penstock.extras import load
 
-_COMMANDS: Final = {
+COMMANDS: Final = {
     "new": "Create a project: a program, its test, and what they need.",
     "run": "Run the topology of a program, with an embedded broker if it names no brokers.",
     "dev": "Run a program, and continue with its state whenever the file is saved.",
     "describe": "Show the topology of a program in Kafka's text, or draw it.",
     "query": "Show what a store of a program holds, whether the program runs or not.",
-    "ui": "Show over HTTP an application that another process runs, and what a program would change.",
+    "ui": "Serve pages about an application that runs in another process, and show what a changed program would do.",
     "diff": "Show what happens to each store when a changed program starts; fails if it cannot start.",
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
     "redrive": "Write dead letters back to where they came from, each once.",
-    "replay": "Run an epoch of an application on Spark once more, under a debugger if you like; writes nothing.",
+    "replay": "Replay an epoch of an application on Spark, optionally in a debugger. Writes nothing.",
     "mirror": "Copy topics to another cluster, each record once.",
     "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
     "topics": "Create, list, describe, change and delete topics.",
@@ -60,11 +60,11 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of all commands."""
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         """Return the command `cmd_name`, None if there is none."""
-        return _UnloadedCommand(cmd_name, _COMMANDS[cmd_name]) if cmd_name in _COMMANDS else None
+        return _UnloadedCommand(cmd_name, COMMANDS[cmd_name]) if cmd_name in COMMANDS else None
 
 
 def command(name: str) -> Any:

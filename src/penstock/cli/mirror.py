@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
-from penstock.cli.common import INTERRUPTED, AsJson, err, interruptible, out, parsed_settings, print_json
+from penstock.cli.common import INTERRUPTED, err, interruptible, out, parsed_settings, print_json
 from penstock.config import StreamsConfig
-from penstock.errors import counted
+from penstock.errors import StreamsError, counted
 from penstock.termination import terminating
 from penstock.transfers.mirror import Mirror, MirroredTopic, MirrorOptions
 
@@ -58,7 +58,9 @@ def mirror(
         list[str] | None,
         typer.Option("--to-config", metavar="KEY=VALUE", help="A key of the clients that write; may be given again."),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Show the status every ten seconds and at the end, each as a line of JSON.")
+    ] = False,
 ) -> None:
     """Mirror topics to another cluster: each record once, with its partition, key, timestamp and headers.
 
@@ -77,7 +79,8 @@ def mirror(
     copying = Mirror(
         _config(source, source_config, "--from-config"), _config(target, target_config, "--to-config"), options
     )
-    status = _Status(copying)
+    status = _Status(copying, as_json)
+    failure: StreamsError | None = None
     with terminating(), interruptible() as interrupted:
 
         def should_stop() -> bool:
@@ -86,8 +89,11 @@ def mirror(
 
         try:
             (copying.run_to_end if until_end else copying.run)(should_stop)
+        except StreamsError as error:
+            failure = error
+            raise
         finally:
-            _show(copying.topics(), as_json)
+            _show(copying.topics(), as_json, failure)
         if interrupted():
             raise typer.Exit(INTERRUPTED)
 
@@ -97,10 +103,10 @@ def _config(servers: str, settings: list[str] | None, option: str) -> StreamsCon
 
 
 class _Status:
-    """Says now and then on standard error how far a mirror has come."""
+    """Says now and then how far a mirror has come: to people on standard error, to programs on standard output."""
 
-    def __init__(self, copying: Mirror) -> None:
-        self._copying = copying
+    def __init__(self, copying: Mirror, as_json: bool) -> None:
+        self._copying, self._as_json = copying, as_json
         self._next = time.monotonic() + _STATUS_SECONDS
 
     def show(self) -> None:
@@ -108,15 +114,23 @@ class _Status:
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + _STATUS_SECONDS
             topics = self._copying.topics()
+            if self._as_json:
+                print_json(_answer(topics))
+                return
             records, lag = sum(each.records for each in topics), sum(each.lag for each in topics)
             err.print(f"{counted(records, 'record')} of {counted(len(topics), 'topic')} mirrored, {lag:,} behind.")
 
 
-def _show(topics: list[MirroredTopic], as_json: bool) -> None:
-    records = sum(each.records for each in topics)
+def _answer(topics: list[MirroredTopic]) -> dict[str, Any]:
+    return {"topics": [asdict(each) for each in topics], "records": sum(each.records for each in topics)}
+
+
+def _show(topics: list[MirroredTopic], as_json: bool, failure: StreamsError | None) -> None:
+    """Show the last status; failure: the error that ended the mirror, if one did."""
     if as_json:
-        print_json({"topics": [asdict(each) for each in topics], "records": records})
+        print_json({**_answer(topics), **({} if failure is None else {"error": str(failure)})})
         return
+    records = sum(each.records for each in topics)
     if topics:
         table = Table("from", "to", "partitions", "records", "behind", box=None, pad_edge=False)
         for each in topics:

@@ -132,6 +132,8 @@ _README: Final = """\
 
 ## Test
 
+In an environment that has Penstock. It is not on PyPI: install it from a clone (`pip install PATH`) or from a wheel.
+
 ```sh
 pip install -e '.[dev]'
 pytest
@@ -153,7 +155,7 @@ penstock consume totals --from-beginning --value-serde double
 penstock query $module.py totals-store
 ```
 
-`penstock dev $module.py` runs it too, and goes on with the changed program whenever a file is saved.
+`penstock dev $module.py` also runs it. Whenever you save a file, the changed program continues with the state.
 
 ## Run on Kafka
 
@@ -164,8 +166,8 @@ penstock topics create orders totals --partitions 4
 penstock run $module.py
 ```
 
-`penstock diff $module.py` shows what a change of the program means for its state, `penstock reset $module.py` makes the
-application new.
+`penstock diff $module.py` shows how a changed program affects its state. `penstock reset $module.py` deletes the state
+and the positions, so the application starts over.
 """
 
 _IGNORED: Final = """\

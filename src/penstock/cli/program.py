@@ -21,7 +21,11 @@ from penstock.plan.topology import Topology
 
 
 class ProgramError(StreamsError):
-    """A program file cannot be used; the message gives the reason and the remedy."""
+    """A program file of a command is missing, fails, or does not define `topology`.
+
+    What to do: Run the file with Python to see its own error. It defines `topology`, and `config` if it needs one, at
+    module level, and starts nothing unless it is the main program.
+    """
 
 
 @dataclass(frozen=True)

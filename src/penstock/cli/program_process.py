@@ -80,7 +80,10 @@ class ProgramProcess:
                     return Answer(error=f"the process ended while it loaded the program, code {self._process.wait()}.")
                 said += part or b""
                 time.sleep(_LOOK_SECONDS)
-        return Answer(error=f"it is not loaded after {_LOAD_SECONDS:.0f} s: move what waits or runs into a function.")
+        return Answer(
+            error=f"it did not finish loading within {_LOAD_SECONDS:.0f} s: move code that waits or runs the "
+            'application under `if __name__ == "__main__"`.'
+        )
 
     def start(self) -> None:
         """Let the process run the program."""

@@ -39,8 +39,8 @@ def query(
     json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
     config: Settings = None,
 ) -> None:
-    """Show what a store of a program holds: a line an entry, key and value. It is read from the checkpoint, as of the
-    newest commit, whether the program runs or not."""
+    """Show what a store of a program holds, one line per entry with key and value, as of the newest commit in the
+    checkpoint. The program may run or not."""
     program = load_program(file)
     settings = program.configured(parsed_settings(config))
     with open_state(program.topology, settings) as state:

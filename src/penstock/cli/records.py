@@ -31,7 +31,7 @@ _NO_HEADERS: Final = "NO_HEADERS"
 _Reader = Callable[[SerdeName, str, bytes | None], Any]
 """Returns the bytes of a value of a serde, of a topic, as what is shown."""
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC")]
+Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
 KeySerde = Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")]
 ValueSerde = Annotated[SerdeName, typer.Option("--value-serde", help="How values are written as bytes.")]
 HeaderSerde = Annotated[SerdeName, typer.Option("--header-serde", help="How values of headers are written as bytes.")]

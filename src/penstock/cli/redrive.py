@@ -97,7 +97,7 @@ def _show(done: Redrive, dry_run: bool) -> None:
     for count, what in (
         (done.not_selected, "not selected"),
         (done.without_source, "without a source record (errors of punctuators)"),
-        (done.invalid, "no dead letters"),
+        (done.invalid, "not dead letters"),
     ):
         if count:
-            out.print(f"Passed over {counted(count, 'record')}: {what}.")
+            out.print(f"Skipped {counted(count, 'record')}: {what}.")

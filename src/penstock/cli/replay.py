@@ -216,5 +216,5 @@ def _show(done: Replay, records: list[dict[str, Any]], as_json: bool) -> None:
     elif done.is_same:
         verdict = "it is the same as what was committed"
     else:
-        verdict = "it differs from what was committed: the functions are others now, or not deterministic"
+        verdict = "it differs from what was committed: the functions have changed, or are not deterministic"
     err.print(f"Epoch {done.epoch} of {done.application_id}, {processed}: {verdict}.", markup=False)

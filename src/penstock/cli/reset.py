@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json
+from penstock.cli.broker import DataDir, Port
+from penstock.cli.common import DEFAULT_PORT, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
+from penstock.cli.run import HostOption, with_broker
 from penstock.extras import load
+from penstock.host.api import ApplicationReset
+from penstock.termination import terminating
 
 _MODULES: Final = {"spark": "penstock.spark", "threads": "penstock.host.threads.resetting"}
 """The module that resets an application, by host."""
@@ -19,19 +23,26 @@ _MODULES: Final = {"spark": "penstock.spark", "threads": "penstock.host.threads.
 def reset(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
+    host: HostOption = None,
+    port: Port = DEFAULT_PORT,
+    data_dir: DataDir = None,
     as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Delete positions, state, markers and internal topics of an application that is not running.
 
     Its next start reads its input from the position that auto.offset.reset gives, and writes its output again. The
-    topics that it reads and writes stay as they are.
+    topics that it reads and writes stay as they are. If the program names no bootstrap.servers, the embedded broker of
+    `penstock run` runs meanwhile.
     """
+    overrides: dict[str, Any] = parsed_settings(config)
+    if host is not None:
+        overrides["penstock.host"] = host.value
     program = load_program(file)
-    configured = program.configured(parsed_settings(config))
-    host = configured["penstock.host"]
-    module = load(_MODULES[host], f"penstock.host={host}")
-    plan = (module.plan_reset if dry_run else module.reset)(program.topology, configured)
+    configured = program.configured(overrides)
+    module = load(_MODULES[configured["penstock.host"]], f"penstock.host={configured['penstock.host']}")
+    with terminating(), with_broker(configured, port, data_dir) as settings:
+        plan: ApplicationReset = (module.plan_reset if dry_run else module.reset)(program.topology, settings)
     if as_json:
         print_json({**asdict(plan), "dry_run": dry_run})
         return

@@ -77,7 +77,10 @@ def run(
     check_host(configured)
     if verbose and configured["penstock.host"] == HostName.spark:
         overrides.setdefault("penstock.spark.log.level", "info")
-    with terminating(), with_broker(program, program.configured(overrides), port, data_dir) as settings:
+    configured = program.configured(overrides)
+    with terminating(), with_broker(configured, port, data_dir) as settings:
+        if configured["bootstrap.servers"] is None:
+            create_missing_topics(program, settings)
         run_program(program, {**overrides, "bootstrap.servers": settings["bootstrap.servers"]}, until_end)
 
 
@@ -145,8 +148,17 @@ def describe(
 
 
 @contextmanager
-def with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
-    """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers."""
+def with_broker(config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
+    """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers.
+
+    Args:
+        config: the configuration of a program.
+        port: where the broker listens; 0 for a free port.
+        data_dir: the directory of its data; None for the default.
+
+    Raises:
+        BrokerError: the broker cannot start, for example because another one uses the port or the directory.
+    """
     if config["bootstrap.servers"] is not None:
         yield config
         return
@@ -156,15 +168,13 @@ def with_broker(program: Program, config: StreamsConfig, port: int, data_dir: Pa
             broker = stack.enter_context(BrokerProcess(directory, port=port))
         except BrokerError as error:
             error.add_note(
-                "`penstock run` starts a broker because the program names none. To use one that already runs, "
+                "The command starts a broker because the program names none. To use one that already runs, "
                 "add --config bootstrap.servers=HOST:PORT; --port and --data-dir choose where the new one listens and "
                 "keeps its data."
             )
             raise
-        configured = StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
         err.print(f"A broker runs at {broker.bootstrap_servers} for this run; its data is in {directory}.")
-        create_missing_topics(program, configured)
-        yield configured
+        yield StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
 
 
 def create_missing_topics(program: Program, config: StreamsConfig) -> None:

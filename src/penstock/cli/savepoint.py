@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from penstock import savepoints
-from penstock.cli.common import Settings, err, out, parsed_settings
+from penstock.cli.common import AsJson, Settings, err, out, parsed_settings, print_json
 from penstock.cli.program import Program, load_program
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
@@ -28,9 +28,12 @@ Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directo
 
 
 @app.command()
-def take(application: Where, savepoint: Directory, config: Settings = None) -> None:
-    """Copy the state of the last commit of an application, which may run."""
+def take(application: Where, savepoint: Directory, as_json: AsJson = False, config: Settings = None) -> None:
+    """Copy the state of the last commit of an application, running or not."""
     taken = savepoints.take(_application(application, config), savepoint)
+    if as_json:
+        print_json(taken)
+        return
     out.print(f"Took savepoint {taken.location}: {_summary(taken)}.")
 
 
@@ -47,6 +50,7 @@ def restore(
             metavar="N|STORE=N", help="Re-partition the keys of all stores, or of one, into N partitions (tasks)."
         ),
     ] = None,
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Create the checkpoint of an application from a savepoint; its next start continues from there."""
@@ -61,21 +65,28 @@ def restore(
         held = {store.name for store in savepoints.inspect(savepoint).stores if store.in_program}
         wanted = {name: count for name, count in counts.items() if name in held}
     restored = savepoints.restore(savepoint, _application(application, config), wanted)
+    if as_json:
+        print_json(restored)
+        return
     out.print(f"Restored {restored.location}: {_summary(restored)}. Start the application to continue.")
 
 
 @app.command("list")
 def list_savepoints(
     directory: Annotated[str, typer.Argument(metavar="DIRECTORY", help="Where savepoints are.")],
+    as_json: AsJson = False,
 ) -> None:
     """List the savepoints in a directory."""
-    table = Table("savepoint", "application", "epoch", "taken", "stores", "bytes", box=None, pad_edge=False)
     found = savepoints.list_savepoints(directory)
     if not found:
         raise StreamsError(
             f"There is no savepoint in {directory}: name the directory that contains the savepoints, or take one: "
             "penstock savepoint take APPLICATION SAVEPOINT."
         )
+    if as_json:
+        print_json(found)
+        return
+    table = Table("savepoint", "application", "epoch", "taken", "stores", "bytes", box=None, pad_edge=False)
     for each in found:
         table.add_row(
             each.location.rpartition("/")[2], each.application_id, str(each.epoch), _time(each.taken_ms),
@@ -85,9 +96,12 @@ def list_savepoints(
 
 
 @app.command()
-def inspect(savepoint: Directory) -> None:
+def inspect(savepoint: Directory, as_json: AsJson = False) -> None:
     """Show what a savepoint holds."""
     held = savepoints.inspect(savepoint)
+    if as_json:
+        print_json(held)
+        return
     out.print(f"{held.location}: {_summary(held)}, taken {_time(held.taken_ms)}.")
     table = Table("store", "layout", "partitions", "", box=None, pad_edge=False)
     for store in held.stores:
@@ -124,7 +138,8 @@ def import_state(
     ] = False,
     config: Settings = None,
 ) -> None:
-    """Create the checkpoint of a program from what Kafka Streams has left; the next start continues from there."""
+    """Create the checkpoint of a program from the offsets and changelog topics of a Kafka Streams application; the next
+    start continues from there."""
     if not from_kafka:
         raise typer.BadParameter("say where the state is: --from-kafka", param_hint="import")
     program = load_program(file)

@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import AsJson, Settings, out, parsed_settings, print_json, report
+from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json, report
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError, counted
@@ -30,6 +30,7 @@ def create(
     topic_config: Annotated[
         list[str] | None, typer.Option("--topic-config", metavar="KEY=VALUE", help="A configuration of the topics.")
     ] = None,
+    as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
@@ -39,9 +40,10 @@ def create(
 
     def create_one(name: str) -> None:
         admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
-        out.print(f"Created topic {name} with {counted(partitions, 'partition')}.")
+        if not as_json:
+            out.print(f"Created topic {name} with {counted(partitions, 'partition')}.")
 
-    _for_each(topics, create_one, TopicExistsError)
+    _for_each(topics, create_one, TopicExistsError, "created", as_json)
 
 
 @app.command("list")
@@ -51,7 +53,8 @@ def list_topics(
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
-    """List topics, their partitions and how many records they hold (offsets that are gone or taken by markers too)."""
+    """List topics, their partitions and how many records they hold (counted by offset, so deleted records and
+    transaction markers count too)."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
     partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
@@ -111,7 +114,7 @@ def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:
 @app.command()
 def configs(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
-    all_keys: Annotated[bool, typer.Option("--all", help="Show also what the topic does not set itself.")] = False,
+    all_keys: Annotated[bool, typer.Option("--all", help="Also show inherited settings.")] = False,
     as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
@@ -138,6 +141,7 @@ def alter(
     partitions: Annotated[
         int | None, typer.Option("--partitions", "-p", min=1, help="A larger number of partitions.")
     ] = None,
+    as_json: AsJson = False,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
@@ -152,31 +156,39 @@ def alter(
             admin.alter_topic_configs([name], changed, deletions or ())
         if partitions is not None:
             admin.create_partitions(name, partitions)
-        out.print(f"Changed topic {name}.")
+        if not as_json:
+            out.print(f"Changed topic {name}.")
 
-    _for_each(topics, alter_one, UnknownTopicOrPartitionError)
+    _for_each(topics, alter_one, UnknownTopicOrPartitionError, "changed", as_json)
 
 
 @app.command()
-def delete(topics: Names, servers: Servers = None, config: Settings = None) -> None:
+def delete(topics: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
     """Delete topics with all their records."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
 
     def delete_one(name: str) -> None:
         admin.delete_topics([name])
-        out.print(f"Deleted topic {name}.")
+        if not as_json:
+            out.print(f"Deleted topic {name}.")
 
-    _for_each(topics, delete_one, UnknownTopicOrPartitionError)
+    _for_each(topics, delete_one, UnknownTopicOrPartitionError, "deleted", as_json)
 
 
-def _for_each(topics: list[str], change: Callable[[str], None], refused: type[KafkaError]) -> None:
-    """Call `change` for each of `topics`, also after one that is `refused`; exit with 1 if any was."""
-    failed = False
+def _for_each(
+    topics: list[str], change: Callable[[str], None], refused: type[KafkaError], what: str, as_json: bool
+) -> None:
+    """Call `change` for each of `topics`, and also continue after one that is `refused`; exit with 1 if any was. what:
+    the name of the list of changed topics in JSON."""
+    done = []
     for name in topics:
         try:
             change(name)
         except refused as error:
             report(error)
-            failed = True
-    if failed:
-        raise typer.Exit(1)
+        else:
+            done.append(name)
+    if as_json:
+        print_json({what: done})
+    if len(done) < len(topics):
+        raise typer.Exit(FAILED)

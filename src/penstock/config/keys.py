@@ -19,6 +19,7 @@ from penstock.config.definition import (
     text,
     whole,
 )
+from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
     DefaultProductionExceptionHandler,
@@ -129,7 +130,7 @@ KEYS: Mapping[str, ConfigKey] = {
             boolean,
             False,
             "low",
-            "Whether that handler also serves the processors of global stores.",
+            "Whether `processing.exception.handler` also handles errors in processors of global stores.",
         ),
         ConfigKey(
             "production.exception.handler",
@@ -178,7 +179,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             None,
             "low",
-            "How far (ms) a partition may be ahead of the slowest of its task before the host reads it no further; "
+            "How far (ms) a partition may be ahead of the slowest of its task before the host pauses it; "
             "not set: any.",
         ),
         ConfigKey(
@@ -216,7 +217,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             100,
             "low",
-            "Longest wait (ms) for records in an ordinary process, while nothing else is to be done.",
+            "Longest wait (ms) for records in an ordinary process, when there is nothing else to do.",
         ),
         ConfigKey(
             "buffered.records.per.partition",
@@ -261,14 +262,15 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             10_000,
             "medium",
-            "Records of the state of a task that another ordinary process may lack to get the task at once.",
+            "How many records another process's copy of the state may be behind for the task to move there "
+            "immediately.",
         ),
         ConfigKey(
             "max.warmup.replicas",
             whole(1),
             2,
             "medium",
-            "Copies at one time that ordinary processes make of the state of tasks which are to move to them.",
+            "Most warm-up copies of task state built at the same time.",
         ),
         ConfigKey(
             "task.timeout.ms",
@@ -326,10 +328,11 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             "auto.offset.reset",
-            one_of("earliest", "latest", "none"),
-            "earliest",
+            offset_reset,
+            EARLIEST,
             "medium",
-            "Where to start without a position, or if its records are deleted; none: fail.",
+            "Where to start without a position, or if its records are deleted; by_duration: at the first record that "
+            "is not older; none: fail.",
         ),
         ConfigKey(
             "metadata.max.age.ms",
@@ -524,7 +527,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "Number of samples for rates, averages and largest values of metrics.",
         ),
-        ConfigKey("metrics.sample.window.ms", whole(1), 30_000, "low", "Time in ms that one of these samples covers."),
+        ConfigKey("metrics.sample.window.ms", whole(1), 30_000, "low", "Length (ms) of one metrics sample."),
         ConfigKey(
             "penstock.metrics.prometheus.port",
             whole(0),
@@ -537,7 +540,7 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             "127.0.0.1",
             "low",
-            "Address of this machine for that port; 0.0.0.0 for all of them.",
+            "Address of this machine on which Prometheus can read the metrics; 0.0.0.0 for all.",
         ),
         ConfigKey(
             "penstock.ui.port",
@@ -551,14 +554,14 @@ KEYS: Mapping[str, ConfigKey] = {
             text,
             "127.0.0.1",
             "low",
-            "Address of this machine for that port; 0.0.0.0 for all of them.",
+            "Address of this machine on which the pages are served; 0.0.0.0 for all.",
         ),
         ConfigKey(
             "penstock.ui.control",
             boolean,
             False,
             "low",
-            "Whether that port also takes actions, such as pause, with the token that the application prints.",
+            "Whether the pages also take actions, such as pause, with the token that the application prints.",
         ),
         ConfigKey(
             "penstock.ui.savepoint.dir",

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from penstock.config.offset_reset import EARLIEST
 from penstock.dsl.arguments import inheriting, option
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph, Shells
@@ -20,7 +21,6 @@ from penstock.notebook import failed, mime_bundle
 from penstock.plan import names, nodes
 from penstock.plan.explicit_names import generated_names
 from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX
-from penstock.plan.offset_reset import EARLIEST
 from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier

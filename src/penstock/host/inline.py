@@ -226,8 +226,8 @@ class InlineHost:
                 followed += 1
                 if followed > MAXIMUM_FOLLOWING:
                     raise StreamsError(
-                        f"More than {MAXIMUM_FOLLOWING} records followed from one, the last in topic {taken.topic}: "
-                        "does the topology write to a topic that it reads, in an endless loop?"
+                        f"One record caused more than {MAXIMUM_FOLLOWING} further records, the last in topic "
+                        f"{taken.topic}: does the topology write to a topic that it reads, in an endless loop?"
                     )
                 self._commit()
             if not self._take_sent():  # by a handler, for records that cannot be read

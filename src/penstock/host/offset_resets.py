@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
+from penstock.config.offset_reset import LATEST, NONE, duration_of
 from penstock.errors import StreamsError
-from penstock.plan.offset_reset import LATEST, NONE, duration_of
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
+from penstock.config.offset_reset import BY_DURATION, EARLIEST, LATEST, NONE, duration_of
 from penstock.durations import Duration, milliseconds
-
-EARLIEST = "earliest"
-LATEST = "latest"
-NONE = "none"
-_BY_DURATION = "by_duration:"
 
 
 class OffsetReset(str):
@@ -41,13 +37,7 @@ class AutoOffsetReset:
         checked_ms = milliseconds(duration_ms, "duration")
         if checked_ms < 0:
             raise ValueError("Duration cannot be negative")
-        return OffsetReset(f"{_BY_DURATION}{checked_ms}")
-
-
-def duration_of(offset_reset: str) -> int | None:
-    """Return the duration (ms) of a value that `by_duration` made, None for any other."""
-    text = offset_reset.removeprefix(_BY_DURATION)
-    return int(text) if text != offset_reset and text.isdecimal() else None
+        return OffsetReset(f"{BY_DURATION}{checked_ms}")
 
 
 def check_offset_reset(offset_reset: str | None) -> None:

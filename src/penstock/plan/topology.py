@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Self
 
 from penstock import notebook
+from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
 from penstock.plan.internal_topics import full_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
-from penstock.plan.offset_reset import EARLIEST, check_offset_reset
+from penstock.plan.offset_reset import check_offset_reset
 from penstock.plan.subtopology import (
     BuiltTopology,
     DataFrameSink,

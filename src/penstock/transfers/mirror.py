@@ -175,7 +175,7 @@ class Mirror:
                 is_no_address = isinstance(error, BrokerNotFoundError) and not has_copied
                 if is_no_address or not _may_pass(error) or failures > _MOST_FAILURES:
                     raise
-                _log.warning("The mirror begins again after an error, attempt %d: %s", failures, error)
+                _log.warning("The mirror retries after an error (attempt %d): %s", failures, error)
                 _wait(min(_FIRST_WAIT_SECONDS * 2**failures, _LONGEST_WAIT_SECONDS), should_stop)
                 if should_stop():
                     return

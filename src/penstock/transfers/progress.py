@@ -121,7 +121,7 @@ def identified(admin: Admin, names: Collection[str]) -> dict[str, str]:
     missing = sorted(set(names) - found.keys())
     if missing:
         raise RetriableError(
-            f"The brokers give no id of topic {missing[0]}: expected Kafka 2.8 or later. If it is new, try again."
+            f"The brokers return no id for topic {missing[0]}: expected Kafka 2.8 or later. If it is new, try again."
         )
     return found
 
@@ -149,8 +149,8 @@ def _read(admin: Admin, config: StreamsConfig, place: TopicPartition, end: int) 
     policy = admin.describe_topic(name).config.get(_POLICY)
     if policy != _COMPACT:
         raise StreamsError(
-            f"Topic {name} remembers what was transferred, and loses it with {_POLICY}={policy}. Change that "
-            f"with `penstock topics alter {name} --set {_POLICY}={_COMPACT}`, or delete the topic to begin again."
+            f"Topic {name} stores the progress of the transfer, and {_POLICY}={policy} would delete it. Change that "
+            f"with `penstock topics alter {name} --set {_POLICY}={_COMPACT}`, or delete the topic to start over."
         )
     first = admin.beginning_offsets([place])[place]
     found: dict[Key, Any] = {}

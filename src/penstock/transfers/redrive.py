@@ -54,7 +54,11 @@ _Bits: TypeAlias = npt.NDArray[np.bool_]
 
 
 class NotADeadLetterError(StreamsError):
-    """A record of a dead letter queue lacks the headers that say where it came from."""
+    """A record of a dead letter queue lacks the headers that say where it came from.
+
+    What to do: Name a topic to which only the handlers of errors write. `penstock redrive --skip-invalid` skips such
+    records.
+    """
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ class Control:
                 action fails.
         """
         if not hmac.compare_digest(token.encode(), self.token.encode()):
-            _refusals.warning("%s: %.100r asked for by %s with a wrong token.", self._application_id, action, asked_by)
+            _refusals.warning("%s: %.100r requested by %s with a wrong token.", self._application_id, action, asked_by)
             raise RefusedActionError(
                 403, "The token is wrong: the application has written the right one to the terminal when it started."
             )
@@ -109,7 +109,7 @@ class Control:
         call, what = self._calls.get(action), action
         if call is None:
             call, what = self._on_node(action, target), f"{action} of {target.node}"
-        _log.warning("%s: %.200s asked for by %s.", self._application_id, what, asked_by)
+        _log.warning("%s: %.200s requested by %s.", self._application_id, what, asked_by)
         try:
             return call() or {}
         except RefusedActionError:

@@ -175,7 +175,7 @@ class _Routes:
         fields = dict(parse_qsl((await _body(request)).decode(errors="replace")))
         try:
             if fields.get("confirmed") != "yes":
-                raise RefusedActionError(400, "Nothing was done: tick that it is to be done.")
+                raise RefusedActionError(400, "Nothing was done: tick the box to confirm.")
             done = await self._do(request, fields.get("action", ""), fields.get("token", ""), _target(fields))
         except RefusedActionError as error:
             outcome, status = outcome_of(problem=str(error)), error.status

@@ -75,7 +75,7 @@ class UiServer:
         try:
             self._server.run(sockets=[self._socket])
         except Exception:
-            _log.exception("The pages at %s are gone; the application runs on.", self.address)
+            _log.exception("The pages at %s are no longer available; the application keeps running.", self.address)
 
     def close(self) -> None:
         """Stop serving, after a moment for requests that are being answered; harmless when called again."""

@@ -212,8 +212,8 @@ class ConfluentTransactionalProducer:
             )
         if error.code() not in FORBIDDEN and (error.fatal() or error.code() in _OVER):
             raise RetriableError(
-                f"The producer of {self._transactional_id} cannot go on: {error.str().rstrip('.')}. What its "
-                "transaction had, if it was not committed, is processed again with a new producer."
+                f"The producer of {self._transactional_id} failed: {error.str().rstrip('.')}. Uncommitted records are "
+                "processed again with a new producer."
             )
         rights = [transactional_right(self._transactional_id)]
         if topic:

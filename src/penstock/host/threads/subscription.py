@@ -35,7 +35,11 @@ _ASSIGNMENT: Final = entity_codec(ConsumerProtocolAssignment)
 
 
 class IncompatibleMemberError(StreamsError):
-    """The members of a group do not run the same application, or do not plan alike."""
+    """The members of a group on the threads host do not run the same application, or not the same version.
+
+    What to do: Give each application its own `application.id`, and run the same version of Penstock and of the program
+    in all instances: see docs/threads.md#groups.
+    """
 
 
 class Application(msgspec.Struct, frozen=True):

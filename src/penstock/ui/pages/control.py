@@ -35,7 +35,7 @@ def outcome_of(action: str = "", done: Mapping[str, Any] | None = None, problem:
     if problem:
         return element("p", problem, class_="problem", role="alert")
     facts = "".join(f" {name.replace('_', ' ').capitalize()}: {value}." for name, value in (done or {}).items())
-    return element("p", f"Asked for: {action}.{facts}", role="status")
+    return element("p", f"Requested: {action}.{facts}", role="status")
 
 
 def _form(application_id: str, actions: Sequence[str]) -> Sections:

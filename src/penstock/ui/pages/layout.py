@@ -12,7 +12,7 @@ from penstock.ui.parameters import Parameters
 Sections = dict[str, Markup]
 """Parts of a page by their ids, in order."""
 
-_OFFLINE: Final = "These figures are those of the moment when the page was loaded."
+_OFFLINE: Final = "These figures are from when the page was loaded."
 
 
 def no_sections(parameters: Parameters) -> Sections:
@@ -47,7 +47,7 @@ def document(application_id: str, menu: Sequence[Page], page: Page, parameters: 
     )
     body = element(
         "body",
-        element("a", "To the content", class_="skip", href="#content"),
+        element("a", "Skip to content", class_="skip", href="#content"),
         element("header", element("strong", application_id), element("nav", *links, aria_label="Pages")),
         element(
             "main",

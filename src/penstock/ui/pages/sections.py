@@ -67,7 +67,7 @@ def _run_by(state: str | None, members: int | None) -> str:
 
 def _keeps_up(answer: Answer) -> str:
     if answer["lag"] is None:
-        return "How far it is behind is not known."
+        return "Its lag is unknown."
     if not answer["lag"]:
         return "It keeps up: no record waits."
     records = counted(answer["lag"], "record")

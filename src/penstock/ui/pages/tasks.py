@@ -66,6 +66,6 @@ def _sections(answer: Answer) -> Sections:
         **(
             groups
             if answer["groups"]
-            else {"others": table("Other tasks", _OTHER_COLUMNS, others, "No standby task, and none that restores.")}
+            else {"others": table("Other tasks", _OTHER_COLUMNS, others, "No standby or restoring tasks.")}
         ),
     }

@@ -3,6 +3,7 @@ dropped state. Played in one process."""
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -204,6 +205,10 @@ def test_the_commands_do_the_same(
     spark_runner.write(topics[0], lines(["a b"]))
     InlineQuery(load_program(Path(old)).topology, StreamsConfig(config), spark_runner.admin).run_to_end()
     assert penstock("diff", old) == (0, "nothing changes\n")
+    code, answer = penstock("diff", new, "--json")
+    changes = {name: what for name, what in json.loads(answer).items() if what}
+    assert (code, changes.pop("differences") != []) == (0, True)
+    assert changes == {"moved": ["counts"], "new": ["third"], "removed": ["other"]}
     for arguments in (("diff", new), ("diff", old, new)):
         code, shown = penstock(*arguments)
         assert code == 0
@@ -212,17 +217,25 @@ def test_the_commands_do_the_same(
     saved = str(tmp_path / "saved" / "one")
     assert penstock("savepoint", "take", old, saved)[1].startswith(f"Took savepoint {saved}: {application} as of epoch")
     assert "one" in penstock("savepoint", "list", str(tmp_path / "saved"))[1]
+    described = json.loads(penstock("savepoint", "inspect", saved, "--json")[1])
+    assert (described["location"], described["application_id"]) == (saved, application)
+    assert {store["name"] for store in described["stores"]} == {"counts", "other"}
+    assert json.loads(penstock("savepoint", "list", str(tmp_path / "saved"), "--json")[1]) == [described]
+    [taken] = [penstock("savepoint", "take", old, str(tmp_path / "saved" / "two"), "--json")]
+    assert (taken[0], json.loads(taken[1])["epoch"]) == (0, described["epoch"])
     shown = penstock("savepoint", "inspect", saved)[1]
     assert "timestamped_key_value" in shown
     assert topics[0] in shown
     elsewhere = ("--config", f"penstock.checkpoint.dir={tmp_path}/elsewhere")
     code, shown = penstock("savepoint", "restore", saved, new, "--partitions", "3", *elsewhere)
     assert (code, "Start the application to continue." in shown) == (0, True)
-    assert penstock("diff", new, *elsewhere)[0] == 1  # the topic has two partitions
+    code, answer = penstock("diff", new, "--json", *elsewhere)
+    assert (code, json.loads(answer)["refused"] != []) == (1, True)  # the topic has two partitions
     shown = penstock("diff", old, "--checkpoint", f"{tmp_path}/elsewhere")[1]
     assert "REFUSED: store counts has its keys in 3 partitions" in shown
     again = ("--config", f"penstock.checkpoint.dir={tmp_path}/again")
-    assert penstock("savepoint", "restore", saved, new, "--rescale", *again)[0] == 0
+    restored = penstock("savepoint", "restore", saved, new, "--rescale", "--json", *again)
+    assert (restored[0], json.loads(restored[1])["location"]) == (0, saved)
     query = InlineQuery(
         load_program(Path(new)).topology,
         StreamsConfig({**config, "penstock.checkpoint.dir": f"{tmp_path}/again"}),

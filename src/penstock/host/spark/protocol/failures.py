@@ -47,7 +47,11 @@ and Spark does not know that this is harmless."""
 
 class ProcessLostError(StreamsError):
     """Spark has lost one of its processes, an executor or a Python process beside the JVM, and has ended the query
-    instead of starting another: the epoch itself is fine."""
+    instead of starting another one. The epoch itself is fine.
+
+    What to do: Nothing at first: the application starts the query again (`penstock.restart.*`). If it returns, find out
+    what ends the process, such as a limit of memory, in the log of Spark.
+    """
 
 
 class QueryFailedError(Exception):

@@ -36,8 +36,13 @@ WorkerAction = Open | OpenGlobal | v.Run | v.Prepare | v.Apply | v.Close
 
 
 class WorkerDiedError(StreamsError):
-    """A worker process has ended, though nobody asked it to. task: what it was running, None for nothing; deaths: how
-    many have ended in a row while they ran it."""
+    """A worker process of the threads host has ended unexpectedly.
+
+    What to do: Look for what ended it: a function that crashes the interpreter, or the kernel when memory is short. The
+    message names the task that was running. Tasks are opened again from the last commit.
+
+    task: what it was running, None for nothing. deaths: how many processes have ended in a row while they ran it.
+    """
 
     def __init__(self, message: str, task: TaskId | None = None, deaths: int = 1) -> None:
         super().__init__(message)
