@@ -141,14 +141,14 @@ def test_a_node_is_tapped_and_untapped_from_its_page(controlled: Controlled, cap
     assert "tick" in controlled.submit(**{**form, "confirmed": "no"}).text
     assert controlled.shown.streams.tapped(node) is None
     shown = Read(controlled.submit(**form).text)
-    assert f"Asked for: tap. Node: {node}." in shown.text
+    assert f"Requested: tap. Node: {node}." in shown.text
     assert "<b>v</b>" in shown.text
     closing = {str(each["name"]): str(each["value"]) for each in shown.with_tag("input") if each["type"] == "hidden"}
     assert closing["action"] == "untap"
     assert controlled.submit(**closing).status_code == 200
     assert (controlled.shown.streams.tapped(node), host.calls[-1]) == (None, f"untap {node}")
-    assert f"app: tap of {node} asked for by testclient." in caplog.messages
-    assert f"app: untap of {node} asked for by testclient." in caplog.messages
+    assert f"app: tap of {node} requested by testclient." in caplog.messages
+    assert f"app: untap of {node} requested by testclient." in caplog.messages
 
 
 def test_a_program_taps_a_node_and_the_tap_of_the_program_itself_stays(controlled: Controlled) -> None:
