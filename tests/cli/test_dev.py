@@ -143,6 +143,8 @@ def test_a_program_that_ends_starts_again_when_it_is_saved_and_a_kill_leaves_not
     assert development.command.nothing_left()
 
 
+@pytest.mark.spark
+@pytest.mark.xdist_group("cli-on-spark")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_on_spark_a_saved_program_continues_with_the_state_of_the_checkpoint(
