@@ -224,15 +224,16 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1),
             10_000,
             "low",
-            "Records of a partition that may wait for their task in an ordinary process; beyond that, it is not read.",
+            "Records of a partition that may wait in an ordinary process, for their task or in it; beyond that, it is "
+            "not read.",
         ),
         ConfigKey(
             "penstock.buffer.max.bytes",
             whole(1024),
             64 * 1024 * 1024,
             "medium",
-            "Bytes of records that may wait for their tasks in an ordinary process; beyond that, partitions with "
-            "waiting records are not read.",
+            "Bytes of records that may wait in an ordinary process, for their tasks or in them; beyond that, "
+            "partitions with waiting records are not read.",
         ),
         ConfigKey(
             "penstock.topology.weight",

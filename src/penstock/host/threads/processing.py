@@ -425,7 +425,7 @@ class ActiveStreamTask:
             self._id,
             output,
             task.positions(),
-            task.buffered_bytes,
+            task.waiting(),
             task.next_wall_clock_ms(),
             task.commit_requested,
             task.uncommitted_bytes,
