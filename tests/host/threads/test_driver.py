@@ -13,6 +13,7 @@ import pytest
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
@@ -28,6 +29,7 @@ from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, Pro
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.production import ProductionFailedError
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.resetting import plan_reset
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
@@ -142,6 +144,46 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     assert words.counts() == {"a": 3, "b": 1, "c": 1, "d": 1}
     config = words.admin.describe_topic(f"{words.app}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog").config
     assert config["cleanup.policy"] == "compact"
+
+
+def hanging(line: str) -> list[str]:
+    """Return the words of a line; one such as hang:PATH does not return the first time."""
+    word, _, path = line.partition(":")
+    if path and not Path(path).exists():
+        Path(path).touch()
+        threading.Event().wait()
+    return word.split()
+
+
+class Jumping(SystemClock):
+    """A clock that a test can put forward."""
+
+    ahead_ms = 0
+
+    def milliseconds(self) -> int:
+        return super().milliseconds() + self.ahead_ms
+
+
+@pytest.mark.one_broker
+def test_a_worker_process_whose_function_does_not_return_is_replaced(
+    words: WordCount, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words.settings |= {"num.stream.threads": 2, "processing.guarantee": "exactly_once_v2"}
+    hung, clock, listening = tmp_path / "hung", Jumping(), Listening()
+    host = words.host(hanging, until_end=False, make_membership=None, clock=clock)
+    host.start(listening)
+    try:
+        words.write("a", "b")
+        assert until(lambda: words.counts() == {"a": 1, "b": 1})
+        words.write(f"hang:{hung}", "b")
+        assert until(hung.exists)
+        clock.ahead_ms += MAX_POLL_INTERVAL_MS
+        words.write("a", "b")
+        assert until(lambda: words.counts() == {"a": 2, "b": 3, "hang": 1})
+    finally:
+        assert host.close(60_000)
+    assert "was killed after max.poll.interval.ms without progress while it ran task 0_0" in caplog.text
+    assert "failure" not in listening.told
 
 
 def test_what_was_read_of_a_repartition_topic_is_deleted(words: WordCount) -> None:

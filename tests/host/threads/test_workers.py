@@ -269,6 +269,27 @@ def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(
     assert "task 1_1" in str(workers.errors[0])
 
 
+def test_a_worker_whose_function_does_not_return_is_ended_and_its_tasks_go_on(
+    play: Play, workers: Workers, tmp_path: Path
+) -> None:
+    spinning = tmp_path / "once"
+    play.write("a b", "c", "a")
+    play.instance.run()
+
+    def end_hung() -> None:
+        if until(spinning.exists):
+            workers.processes.end_hung("a minute")
+
+    ending = threading.Thread(target=end_hung)
+    ending.start()
+    play.write("a", f"spin:{spinning}", "b")
+    play.instance.run()
+    ending.join()
+    assert play.counts() == {"a": 3, "b": 2, "c": 1, "spin": 1}
+    (error,) = workers.errors
+    assert "was killed after a minute while it ran task 1_1" in str(error)
+
+
 def test_a_worker_that_dies_with_nothing_to_do_is_replaced(play: Play, workers: Workers) -> None:
     play.write("a", "b", "c")
     play.instance.run()

@@ -110,6 +110,11 @@ class Processing(OpenTasks, Protocol):
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
         ...
 
+    def end_hung(self, limit: str) -> None:
+        """End what does not return within `limit`, where it can be ended: its actions are then answered. limit: for the
+        error, such as "5 s"."""
+        ...
+
     def close(self) -> None:
         """Run no task any more, and release everything."""
         ...
@@ -283,6 +288,9 @@ class ProcessingThread:
     def do(self, action: TaskAction) -> None:
         """Have `action` done."""
         self._thread.put(action)
+
+    def end_hung(self, limit: str) -> None:
+        """Do nothing: Python cannot end a thread."""
 
     def open_tasks(self) -> list[TaskId]:
         """Return the tasks of the topology that are open."""
