@@ -389,7 +389,10 @@ class ThreadsHost:
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
-            GroupMembership, process=self._directory.process_id(), state=positions
+            GroupMembership,
+            process=self._directory.process_id(),
+            state=positions,
+            workers=processing.worker_count,
         )
         membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)

@@ -93,6 +93,11 @@ class OpenTasks(Protocol):
 class Processing(OpenTasks, Protocol):
     """Where tasks run: workers, each of which runs one task at a time."""
 
+    @property
+    def worker_count(self) -> int:
+        """How many there are."""
+        ...
+
     def worker_of(self, task: TaskId) -> int:
         """Return the number of the worker that an open task runs in."""
         ...
@@ -276,6 +281,11 @@ class ProcessingThread:
             return self._runner.do(action)
         with self.turn.taken():
             return self._runner.do(action)
+
+    @property
+    def worker_count(self) -> int:
+        """1."""
+        return 1
 
     def worker_of(self, task: TaskId) -> int:
         """Return 0: there is one."""

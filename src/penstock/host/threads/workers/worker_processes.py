@@ -103,6 +103,11 @@ class WorkerProcesses:
             self.close()
             raise
 
+    @property
+    def worker_count(self) -> int:
+        """How many processes there are."""
+        return len(self._workers)
+
     def pids(self) -> list[int]:
         """Return the ids of the processes."""
         return [worker.pid for worker in self._workers]
