@@ -56,6 +56,8 @@ def words_of(line: str) -> list[str]:
         what, _, path = word.partition(":")
         if what == "log":
             logging.getLogger("words").warning("a line")
+        if what == "interval":
+            what = str(sys.getswitchinterval())
         if path and not Path(path).exists():
             Path(path).touch()
             while what == "spin":
@@ -242,6 +244,13 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
     assert set(places) == set(workers.layout.groups)
     assert {text.partition("(pid ")[2] for text in places.values()} <= {f"{pid})" for pid in workers.processes.pids()}
     assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
+
+
+def test_workers_switch_between_threads_often(play: Play) -> None:
+    play.write("interval")
+    play.instance.run()
+    assert play.counts() == {"0.0005": 1}
+    assert sys.getswitchinterval() != 0.0005  # this process is not Penstock's
 
 
 def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> None:
