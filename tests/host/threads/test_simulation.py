@@ -37,8 +37,8 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
 def test_a_fault_is_found(
     fault: Callable[[pytest.MonkeyPatch], None], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """first: the seed that is tried first, since it finds the fault; where a change of the code makes the search longer,
-    another one may be better."""
+    """first: the seed that is tried first, since it finds the fault; a change of the code may make another one
+    better."""
     assert first < MOST_SEEDS
     fault(monkeypatch)
     for seed in (*range(first, MOST_SEEDS), *range(first)):
