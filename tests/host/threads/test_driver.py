@@ -27,9 +27,12 @@ from penstock.errors import (
 )
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout
 from penstock.host.production import ProductionFailedError
+from penstock.host.threads import driver
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
+from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
@@ -184,6 +187,31 @@ def test_a_worker_process_whose_function_does_not_return_is_replaced(
         assert host.close(60_000)
     assert "was killed after max.poll.interval.ms without progress while it ran task 0_0" in caplog.text
     assert "failure" not in listening.told
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_program_that_cannot_be_sent_to_worker_processes_runs_in_one_thread_and_says_why(
+    words: WordCount, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    lock = threading.Lock()
+    told: list[int] = []
+
+    def split(line: str) -> list[str]:
+        with lock:
+            return line.split()
+
+    def membership(layout: Layout, config: StreamsConfig, post: Post, workers: int, **_: object) -> AloneMembership:
+        told.append(workers)
+        return AloneMembership(layout, config, post)
+
+    monkeypatch.setattr(driver, "GroupMembership", membership)
+    words.settings["num.stream.threads"] = 2
+    words.write("a b", "a c")
+    words.run_to_end(words.host(str.split if is_sent else split, make_membership=None))
+    assert words.counts() == {"a": 2, "b": 1, "c": 1}
+    why = "one thread of .* processes all its tasks, and uses one core: .*cannot be sent to worker processes: .*`lock`"
+    assert (told, bool(re.search(why, caplog.text))) == (([2], False) if is_sent else ([1], True))
 
 
 def test_what_was_read_of_a_repartition_topic_is_deleted(words: WordCount) -> None:
