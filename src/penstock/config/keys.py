@@ -244,6 +244,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "while several have records to process.",
         ),
         ConfigKey(
+            "penstock.task.slice.ms",
+            whole(1),
+            50,
+            "low",
+            "How long (ms) a task in an ordinary process should run before others, and commits, have their turn.",
+        ),
+        ConfigKey(
             "num.standby.replicas",
             whole(0),
             0,

@@ -251,6 +251,15 @@ def test_stores_are_restored_only_where_the_disk_does_not_have_them(
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
 
 
+def test_what_is_restored_is_read_with_the_keys_of_restore_consumers(words: WordCount, tmp_path: Path) -> None:
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    words.settings["state.dir"] = str(tmp_path / "other")
+    words.settings["restore.consumer.fetch.min.bytes"] = "none"  # no number: only who restores finds that out
+    with pytest.raises(StreamsError, match=r"fetch\.min\.bytes"):
+        words.run_to_end(words.host())
+
+
 class HeldRestore(Restores):
     """Holds the first restore until it is let go."""
 

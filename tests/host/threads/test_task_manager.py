@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
@@ -81,18 +82,22 @@ def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
     assert ran == [SECOND, SECOND, FIRST, SECOND]
 
 
-def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
-    tasks = manager()
+@pytest.mark.parametrize(
+    ("slice_ms", "wanted"),
+    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
+    [(50, [FIRST_RECORDS, 50, 5, 10]), (20, [FIRST_RECORDS, 20, 2, 4])],
+)
+def test_a_run_takes_what_the_task_does_in_a_slice_of_time(slice_ms: int, wanted: list[int]) -> None:
+    tasks = manager(**{"penstock.task.slice.ms": slice_ms})
     arrive(tasks, C, records(5_000))
     sizes = []
-    for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000, 0, 0):
+    for nanoseconds in (FIRST_RECORDS * 1_000_000, 10 * wanted[1] * 1_000_000, 0, 0):
         run = tasks.next_run(0)
         assert run is not None
         taken = sum(len(batch) for _, batch in run.records)
         sizes.append(taken)
         tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=nanoseconds))
-    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
-    assert sizes == [FIRST_RECORDS, 50, 5, 10]
+    assert sizes == wanted
 
 
 def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known() -> None:

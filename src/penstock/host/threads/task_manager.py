@@ -27,10 +27,6 @@ FIRST_RECORDS = 100
 """Records of a partition in the first run of a task, before its pace is known: a run of slow ones must end before
 max.poll.interval.ms."""
 
-_SLICE_NS = 50_000_000
-"""How long a run should take, so that other tasks and commits come in between."""
-
-
 WorkerOf = Callable[[TaskId], int]
 """Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
 
@@ -56,8 +52,9 @@ class Limits:
 class ActiveTask:
     """One task and its input."""
 
-    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int) -> None:
-        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`."""
+    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int, slice_ms: int) -> None:
+        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`. slice_ms: how
+        long a run should take."""
         self.id = id
         self.state = TaskState.CREATED
         self.busy = False
@@ -74,6 +71,7 @@ class ActiveTask:
         self.held: Mapping[TopicPartition, BufferSize] = {}
         """What waits in the task itself, by partition, of those that have any."""
         self._idle_ms = idle_ms
+        self._slice_ns = slice_ms * 1_000_000
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
@@ -173,8 +171,8 @@ class ActiveTask:
     def _adapt(self, records: int, nanoseconds: int) -> None:
         """Let the next runs take about a slice of time. One that was shorter lets them grow, and not beyond the double:
         so the first runs of a task, which are slow, do not keep those behind them small."""
-        in_a_slice = max(1, records * _SLICE_NS // max(nanoseconds, 1))
-        if nanoseconds > _SLICE_NS:
+        in_a_slice = max(1, records * self._slice_ns // max(nanoseconds, 1))
+        if nanoseconds > self._slice_ns:
             self._most = in_a_slice
         elif self._run_is_full:
             self._most = min(2 * self._most, max(self._most, in_a_slice))
@@ -213,6 +211,7 @@ class TaskManager:
         """Start without tasks. worker_of: returns the worker of an open task; by default there is one."""
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
+        self._slice_ms: int = config["penstock.task.slice.ms"]
         self._limits = limits
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._readers: dict[TopicPartition, ActiveTask] = {}
@@ -233,7 +232,7 @@ class TaskManager:
 
     def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
         """Add a task."""
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, self._slice_ms)
         self._readers.update(dict.fromkeys(task.partitions, task))
         return task
 
