@@ -42,11 +42,12 @@ for name in ("orders", "returns"):
     topologies[name] = builder.build()
 """
 STUCK = """
+import sys
 import threading
 from penstock import Serdes, StreamsBuilder
 config = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
 def wait(value):
-    print("stuck", flush=True)
+    print("stuck", sys.getswitchinterval(), flush=True)
     threading.Event().wait()
 builder = StreamsBuilder()
 builder.stream("plaintext-input").map_values(wait).to("out")
@@ -194,7 +195,7 @@ def test_a_second_ctrl_c_ends_a_program_whose_function_does_not_return(tmp_path:
     program.write_text(STUCK)
     with run(tmp_path, program, "--host", "threads") as command:
         write(servers_of(command), "a")
-        assert until(lambda: "stuck" in command.output())
+        assert until(lambda: "stuck 0.0005" in command.output())  # of the process, which is Penstock's
         command.interrupt()
         assert until(lambda: "Ctrl-C again gives that commit up" in command.output())
         command.interrupt()

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, client_settings
+from penstock.client.settings import ADMIN, CONSUMER, PRODUCER, RESTORE_CONSUMER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 
@@ -34,6 +34,15 @@ def test_a_key_with_the_prefix_of_a_role_is_for_that_role_and_overrides_the_plai
     assert settings(CONSUMER, **given)["socket.timeout.ms"] == 1
     assert settings(PRODUCER, **given)["socket.timeout.ms"] == 2
     assert settings(ADMIN, **given)["socket.timeout.ms"] == 3
+
+
+def test_a_consumer_that_restores_has_keys_of_its_own_above_those_of_consumers() -> None:
+    given: dict[str, Any] = {"consumer__fetch__min__bytes": 2, "restore__consumer__fetch__min__bytes": 3}
+    made = {role: settings(role, **given) for role in (CONSUMER, RESTORE_CONSUMER)}
+    assert {role: each.pop("fetch.min.bytes") for role, each in made.items()} == {CONSUMER: 2, RESTORE_CONSUMER: 3}
+    assert made[RESTORE_CONSUMER] == made[CONSUMER]
+    assert settings(RESTORE_CONSUMER, consumer__fetch__min__bytes=2)["fetch.min.bytes"] == 2
+    assert "acks" not in settings(RESTORE_CONSUMER, acks="1")
 
 
 def test_a_prefixed_key_does_not_reach_other_roles() -> None:

@@ -201,10 +201,10 @@ def test_what_waits_is_not_in_the_positions_that_may_be_committed(one_by_one: bo
     process(wait)
     # behind the last record of b, which lags, nothing is taken
     assert task.positions() == {a: 6, b: 8}
-    assert task.buffered_bytes == len("k" + "v" + "k" + "wait")
+    assert task.waiting() == {a: (2, len("k" + "v" + "k" + "wait"))}
     process(NO_WAIT)
     assert task.positions() == {a: 8, b: 8}
-    assert task.buffered_bytes == 0
+    assert task.waiting() == {}
 
 
 def test_output_is_given_up_without_a_commit() -> None:

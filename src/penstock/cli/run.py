@@ -23,6 +23,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.open import check_host
+from penstock.host.switching import switch_threads_often
 from penstock.host.topics import named_topics
 from penstock.termination import terminating
 
@@ -87,6 +88,8 @@ def run(
 def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool = False) -> None:
     """Run the topologies of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
     configuration in its file."""
+    if program.configured(overrides)["penstock.host"] == HostName.threads:
+        switch_threads_often()
     streams = streams_of(program, overrides)
     # The command reports the error that ends it, once.
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)

@@ -4,7 +4,7 @@ know."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from penstock import extras
 from penstock.client.settings import (
@@ -50,13 +50,13 @@ OF_LIBRDKAFKA = (
 """Keys of librdkafka. It may have others, which only librdkafka knows."""
 
 
-def check_client_keys(config: StreamsConfig) -> None:
+def check_client_keys(config: StreamsConfig, roles: Collection[str] = (CONSUMER, PRODUCER, ADMIN)) -> None:
     """Raise ConfigError for a key of `config` that Kafka Streams, Penstock and librdkafka do not have; log a warning
-    for keys of clients without effect. It does not look at values."""
-    for role in (CONSUMER, PRODUCER, ADMIN):
+    for keys of clients without effect. It does not look at values. roles: those of the clients that the host has."""
+    for role in roles:
         _check(role, keys_for_librdkafka(config, role))
-    known = {*keys_without_a_row()}
-    _check(CONSUMER, {written: key for written, key in keys_of_unused_clients(config).items() if key not in known})
+    known, unused = {*keys_without_a_row()}, keys_of_unused_clients(config, roles)
+    _check(CONSUMER, {written: key for written, key in unused.items() if key not in known})
 
 
 def _check(role: str, keys: Mapping[str, str]) -> None:

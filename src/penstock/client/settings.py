@@ -19,9 +19,12 @@ from penstock.config_providers import is_of_providers, providers, resolved
 from penstock.errors import ConfigError
 
 CONSUMER, PRODUCER, ADMIN = "consumer", "producer", "admin"
+RESTORE_CONSUMER = "restore.consumer"
+"""A consumer that reads changelog topics: as CONSUMER, but with keys of its own."""
 
 _PREFIXES: Mapping[str, tuple[str, ...]] = {
     CONSUMER: ("consumer.", "main.consumer."),
+    RESTORE_CONSUMER: ("consumer.", "restore.consumer."),
     PRODUCER: ("producer.",),
     ADMIN: ("admin.",),
 }
@@ -29,7 +32,7 @@ _UNUSED_PREFIXES: Mapping[str, str] = {
     "restore.consumer.": "the prefix consumer. sets up all that reads topics",
     "global.consumer.": "the prefix consumer. sets up the consumers of global stores too",
 }
-"""Prefixes of clients that Kafka Streams has and Penstock does not, and why."""
+"""Prefixes of clients that Kafka Streams has and not all hosts have, and why they change nothing there."""
 
 _OTHER_PREFIXES = (*_UNUSED_PREFIXES, "topic.", "client.tag.", "penstock.", "spark.")
 
@@ -193,6 +196,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "penstock.state.remote.interval.ms": _CHECKPOINT,
     "penstock.state.shared": "each task has a database of its own",
     "penstock.topology.weight": "Spark shares its cores between the queries of all topologies",
+    "penstock.task.slice.ms": "set penstock.batch.target.ms",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
     "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,
@@ -237,7 +241,7 @@ def client_settings(
 
     Args:
         config: the application's configuration.
-        role: CONSUMER, PRODUCER or ADMIN.
+        role: CONSUMER, RESTORE_CONSUMER, PRODUCER or ADMIN.
         forced: keys that this client needs whatever the user gave.
         defaults: of this client, over those of its role.
 
@@ -253,18 +257,23 @@ def client_settings(
             "PENSTOCK_BOOTSTRAP_SERVERS, such as localhost:9092; `penstock broker` starts a broker on this machine."
         )
     given = _of_the_user(config, role, known)
-    settings: dict[str, Any] = {**_COMMON_DEFAULTS, **_DEFAULTS[role], **(defaults or {})}
+    kind = _kind_of(role)
+    settings: dict[str, Any] = {**_COMMON_DEFAULTS, **_DEFAULTS[kind], **(defaults or {})}
     for key, alias in _ALIASES.items():
         if alias in given:
             settings.pop(key, None)
     settings.update(given)
-    settings.update(_FORCED[role])
+    settings.update(_FORCED[kind])
     settings.update(forced or {})
     settings["bootstrap.servers"] = servers
-    if role == CONSUMER:  # librdkafka wants a group even where partitions are assigned and nothing is committed
+    if kind == CONSUMER:  # librdkafka wants a group even where partitions are assigned and nothing is committed
         settings.setdefault("group.id", config["application.id"] or "penstock")
-    settings["client.id"] = client_id(config, role)
+    settings["client.id"] = client_id(config, kind)
     return settings
+
+
+def _kind_of(role: str) -> str:
+    return CONSUMER if role == RESTORE_CONSUMER else role
 
 
 def client_id(config: StreamsConfig, role: str) -> str:
@@ -315,13 +324,14 @@ def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
     }
 
 
-def keys_of_unused_clients(config: StreamsConfig) -> dict[str, str]:
-    """Return the user's keys for clients that Penstock does not have, each with its name in librdkafka. Warns that they
-    change nothing."""
+def keys_of_unused_clients(config: StreamsConfig, roles: Collection[str]) -> dict[str, str]:
+    """Return the user's keys for clients that a host does not have, each with its name in librdkafka. Warns that they
+    change nothing. roles: those of the clients that it has."""
     result = {}
+    used = {prefix for role in roles for prefix in _PREFIXES[role]}
     for written in config.client_config():
         for prefix, why in _UNUSED_PREFIXES.items():
-            if written.startswith(prefix):
+            if prefix not in used and written.startswith(prefix):
                 warn_without_effect(written, why)
                 key = written.removeprefix(prefix)
                 result[written] = _LIBRDKAFKA_NAMES.get(key, key)
@@ -355,6 +365,6 @@ def _of_the_user(config: StreamsConfig, role: str, known: Mapping[str, str]) -> 
     result = {}
     for key, (written, value) in _chosen(config, role).items():
         name = _LIBRDKAFKA_NAMES.get(key, key)
-        if key != written or name not in _OF_OTHERS[role]:
+        if key != written or name not in _OF_OTHERS[_kind_of(role)]:
             result[name] = resolved(key, value, known)
     return librdkafka_security(result)

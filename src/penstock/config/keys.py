@@ -224,15 +224,16 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1),
             10_000,
             "low",
-            "Records of a partition that may wait for their task in an ordinary process; beyond that, it is not read.",
+            "Records of a partition that may wait in an ordinary process, for their task or in it; beyond that, it is "
+            "not read.",
         ),
         ConfigKey(
             "penstock.buffer.max.bytes",
             whole(1024),
             64 * 1024 * 1024,
             "medium",
-            "Bytes of records that may wait for their tasks in an ordinary process; beyond that, partitions with "
-            "waiting records are not read.",
+            "Bytes of records that may wait in an ordinary process, for their tasks or in them; beyond that, "
+            "partitions with waiting records are not read.",
         ),
         ConfigKey(
             "penstock.topology.weight",
@@ -241,6 +242,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "low",
             "Share of a named topology in the processing time of an ordinary process, relative to that of the others, "
             "while several have records to process.",
+        ),
+        ConfigKey(
+            "penstock.task.slice.ms",
+            whole(1),
+            50,
+            "low",
+            "How long (ms) a task in an ordinary process should run before others, and commits, have their turn.",
         ),
         ConfigKey(
             "num.standby.replicas",

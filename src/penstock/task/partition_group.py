@@ -89,6 +89,13 @@ class Lane(NamedTuple):
     lane: int
 
 
+class BufferSize(NamedTuple):
+    """How much is buffered. bytes: of keys, values and headers."""
+
+    records: int
+    bytes: int
+
+
 class _Head(NamedTuple):
     """The first record of a queue, as it came and as it is processed: deserialised unless `serialized`."""
 
@@ -157,10 +164,14 @@ class PartitionGroup:
         """Return the partitions of which records are buffered."""
         return {lane.partition for lane in (*self._queues, *(head.lane for head in self._heads))}
 
-    def buffered_bytes(self) -> int:
-        """Return how many bytes of keys, values and headers are buffered."""
-        queued = (batch for queue in self._queues.values() for batch in queue)
-        return sum(_bytes_of(batch) for batch in (*queued, *(head.came for head in self._heads)))
+    def sizes(self) -> dict[TopicPartition, BufferSize]:
+        """Return how much is buffered of each partition of which records are buffered."""
+        queued = ((lane, batch) for lane, queue in self._queues.items() for batch in queue)
+        sizes: dict[TopicPartition, BufferSize] = {}
+        for lane, batch in chain(queued, ((head.lane, head.came) for head in self._heads)):
+            records, size = sizes.get(lane.partition, (0, 0))
+            sizes[lane.partition] = BufferSize(records + len(batch), size + _bytes_of(batch))
+        return sizes
 
     def positions(self) -> dict[TopicPartition, int]:
         """Return the offset of the next record to be taken of each partition of which records were added: behind the

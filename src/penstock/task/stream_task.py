@@ -35,7 +35,7 @@ from penstock.task.error_handling import ErrorHandling, ProcessingError, user_li
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
 from penstock.task.order_trace import OrderTrace, TracedCommit
-from penstock.task.partition_group import MixedRun, PartitionGroup, Run
+from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
@@ -343,10 +343,9 @@ class StreamTask:
         while later records wait. For a host whose records all come from brokers."""
         return self._group.positions()
 
-    @property
-    def buffered_bytes(self) -> int:
-        """The bytes of keys, values and headers of the records that wait in the task."""
-        return self._group.buffered_bytes()
+    def waiting(self) -> Mapping[TopicPartition, BufferSize]:
+        """Return how much waits in the task, of each partition of which records wait."""
+        return self._group.sizes()
 
     @property
     def uncommitted_bytes(self) -> int:

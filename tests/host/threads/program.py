@@ -1,8 +1,8 @@
-"""One instance of a count of words on the threads host, as a process of its own: runs until its standard input ends.
+"""One instance of a small program on the threads host, as a process of its own: runs until its standard input ends.
 
-python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK SETTINGS
+python -m tests.host.threads.program SERVERS APPLICATION STATE_DIR SOURCE SINK SETTINGS PROGRAM
 
-SETTINGS: further configuration, as JSON.
+SETTINGS: further configuration, as JSON. PROGRAM: `counts` or `largest`.
 """
 
 from __future__ import annotations
@@ -12,19 +12,37 @@ import sys
 
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Produced
+from penstock.dsl.options import Grouped, Produced
 from penstock.host.threads.driver import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.serdes import Serdes
 from tests.host.threads.support import Listening
 
 
-def main(servers: str, application: str, state: str, source: str, sink: str, settings: str) -> int:
+def counts(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Write the count of each word."""
+    words = builder.stream(source).flat_map_values(str.split)
+    counted = words.group_by(lambda _, word: word).count()
+    counted.to_stream().to(sink, _LONGS)
+
+
+def largest(builder: StreamsBuilder, source: str, sink: str) -> None:
+    """Of lines such as "word 5", write each number, and the largest number of each word: a line that is processed twice
+    changes nothing."""
+    lines = builder.stream(source).map(lambda _, line: (line.split()[0], int(line.split()[1])))
+    lines.select_key(lambda _, number: f"line {number}").to(sink, _LONGS)
+    most = lines.group_by_key(Grouped.with_(Serdes.string(), Serdes.long())).reduce(max)
+    most.to_stream().select_key(lambda word, _: f"most {word}").to(sink, _LONGS)
+
+
+PROGRAMS = {"counts": counts, "largest": largest}
+_LONGS = Produced.with_(Serdes.string(), Serdes.long())
+
+
+def main(servers: str, application: str, state: str, source: str, sink: str, settings: str, program: str) -> int:
     """Run the instance; returns 1 if it ends by an error."""
     builder = StreamsBuilder()
-    words = builder.stream(source).flat_map_values(str.split)
-    counts = words.group_by(lambda _, word: word).count()
-    counts.to_stream().to(sink, Produced.with_(Serdes.string(), Serdes.long()))
+    PROGRAMS[program](builder, source, sink)
     config = StreamsConfig(
         {
             "application.id": application,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
+from fractions import Fraction
 from random import Random
 
 from hypothesis import given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from penstock.host.threads.assignor import Candidate, Plan, State, assign, owners
 from penstock.host.threads.assignor import given as given_at_once
+from penstock.host.threads.subscription import digest
 from penstock.plan.subtopology import TaskId
 
 TASKS = st.sets(st.builds(TaskId, st.integers(0, 3), st.integers(0, 7)), max_size=24)
@@ -32,6 +35,7 @@ def groups(draw: st.DrawFn) -> Group:
             draw(st.integers(0, 3)),
             frozenset(draw(owned)),
             dict.fromkeys(draw(others), draw(st.integers(0, 40_000))),
+            workers=draw(st.sampled_from([1, 1, 1, 2, 3, 8])),
         )
         for n in range(count)
     ]
@@ -48,14 +52,20 @@ def copied(members: list[Candidate], plan: Plan, end: int) -> list[Candidate]:
     return [one._replace(positions=dict.fromkeys(plan.standby[one.member], end)) for one in members]
 
 
+def check_sizes(members: list[Candidate], plan: Plan) -> None:
+    """Check that each member has its share of the tasks by its workers, but for less than one."""
+    tasks, workers = sum(map(len, plan.active.values())), sum(one.workers for one in members)
+    for one in members:
+        assert abs(len(plan.active[one.member]) - Fraction(tasks * one.workers, workers)) < 1
+
+
 @settings(deadline=None)
 @given(groups(), st.randoms())
-def test_each_task_has_one_member_and_members_have_equal_numbers(group: Group, random: Random) -> None:
+def test_each_task_has_one_member_and_members_have_numbers_by_their_workers(group: Group, random: Random) -> None:
     members, tasks = group
     plan = assign(members, tasks)
     assert Counter(task for of_member in plan.active.values() for task in of_member) == Counter(tasks)
-    sizes = [len(plan.active[one.member]) for one in members]
-    assert max(sizes) - min(sizes) <= 1
+    check_sizes(members, plan)
     random.shuffle(members)
     assert assign(members, sorted(tasks, reverse=True)) == plan
 
@@ -68,6 +78,21 @@ def test_a_group_comes_to_rest(group: Group) -> None:
     after = settled(members, plan)
     assert assign(after, tasks).active == plan.active
     assert given_at_once(plan, after) == plan.active
+
+
+@settings(deadline=None)
+@given(groups())
+def test_no_more_tasks_move_than_must(group: Group) -> None:
+    members, tasks = group
+    plan = assign(members, tasks)
+    owner = {task: member for task, member in owners(members).items() if task in tasks}
+    had = Counter(owner.values())
+    workers = sum(one.workers for one in members)
+    most = {one.member: -(-len(tasks) * one.workers // workers) for one in members}
+    kept = sum(task in plan.active[member] for task, member in owner.items())
+    least = {one.member: len(tasks) * one.workers // workers for one in members}
+    assert kept >= sum(min(had[member], least[member]) for member in least)
+    assert all(len(plan.active[member]) <= most[member] for member in most)
 
 
 @settings(deadline=None)
@@ -107,6 +132,37 @@ def test_a_new_member_takes_over_half_of_each_sub_topology() -> None:
     assert plan.active["m1"] <= GRID
     assert Counter(task.subtopology for task in plan.active["m0"]) == {0: 2, 1: 2}
     assert Counter(task.subtopology for task in plan.active["m1"]) == {0: 2, 1: 2}
+
+
+def test_a_member_with_more_workers_has_more_tasks_of_each_sub_topology() -> None:
+    tasks = {TaskId(subtopology, number) for subtopology in range(2) for number in range(9)}
+    many, one = group_of(set(), set())
+    plan = assign([many._replace(workers=8), one], tasks)
+    assert Counter(task.subtopology for task in plan.active["m0"]) == {0: 8, 1: 8}
+    assert Counter(task.subtopology for task in plan.active["m1"]) == {0: 1, 1: 1}
+    grown = settled([many._replace(workers=8), one._replace(workers=8)], plan)
+    after = assign(grown, tasks)
+    assert [len(after.active[member]) for member in ("m0", "m1")] == [9, 9]
+    assert plan.active["m1"] <= after.active["m1"]
+
+
+def test_members_without_workers_plan_as_the_first_version_of_the_rules_did() -> None:
+    random, plans = Random(1), hashlib.sha256()
+    for _ in range(200):
+        tasks = sorted({TaskId(random.randrange(4), random.randrange(8)) for _ in range(random.randrange(24))})
+        members = [
+            Candidate(
+                f"m{number}",
+                f"p{random.randrange(3)}",
+                random.randrange(4),
+                frozenset(random.sample(tasks, random.randrange(len(tasks) + 1))),
+                {task: random.randrange(40_000) for task in tasks},
+            )
+            for number in range(random.randrange(1, 6))
+        ]
+        state = State(dict.fromkeys(tasks, 40_000), random.randrange(3))
+        plans.update(digest(assign(members, tasks, tasks, state)))
+    assert plans.hexdigest() == "49d478cc0cd1876da94005f51bd8243e9dc3c48065eb6a503c2075ccabcaf187"
 
 
 def test_the_tasks_of_a_member_that_has_gone_are_all_that_moves() -> None:
@@ -153,8 +209,7 @@ def test_tasks_move_behind_their_copies_until_members_have_equal_numbers(
         if not plan.waiting:
             break
     assert not plan.waiting
-    sizes = [len(of_member) for of_member in plan.active.values()]
-    assert max(sizes) - min(sizes) <= 1
+    check_sizes(members, plan)
 
 
 def test_a_task_stays_with_its_owner_until_the_new_member_has_a_copy() -> None:

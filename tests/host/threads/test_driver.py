@@ -13,6 +13,7 @@ import pytest
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
@@ -26,8 +27,12 @@ from penstock.errors import (
 )
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout
 from penstock.host.production import ProductionFailedError
+from penstock.host.threads import driver
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
+from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
@@ -144,6 +149,71 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     assert config["cleanup.policy"] == "compact"
 
 
+def hanging(line: str) -> list[str]:
+    """Return the words of a line; one such as hang:PATH does not return the first time."""
+    word, _, path = line.partition(":")
+    if path and not Path(path).exists():
+        Path(path).touch()
+        threading.Event().wait()
+    return word.split()
+
+
+class Jumping(SystemClock):
+    """A clock that a test can put forward."""
+
+    ahead_ms = 0
+
+    def milliseconds(self) -> int:
+        return super().milliseconds() + self.ahead_ms
+
+
+@pytest.mark.one_broker
+def test_a_worker_process_whose_function_does_not_return_is_replaced(
+    words: WordCount, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    words.settings |= {"num.stream.threads": 2, "processing.guarantee": "exactly_once_v2"}
+    hung, clock, listening = tmp_path / "hung", Jumping(), Listening()
+    host = words.host(hanging, until_end=False, make_membership=None, clock=clock)
+    host.start(listening)
+    try:
+        words.write("a", "b")
+        assert until(lambda: words.counts() == {"a": 1, "b": 1})
+        words.write(f"hang:{hung}", "b")
+        assert until(hung.exists)
+        clock.ahead_ms += MAX_POLL_INTERVAL_MS
+        words.write("a", "b")
+        assert until(lambda: words.counts() == {"a": 2, "b": 3, "hang": 1})
+    finally:
+        assert host.close(60_000)
+    assert "was killed after max.poll.interval.ms without progress while it ran task 0_0" in caplog.text
+    assert "failure" not in listening.told
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_a_program_that_cannot_be_sent_to_worker_processes_runs_in_one_thread_and_says_why(
+    words: WordCount, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, is_sent: bool
+) -> None:
+    lock = threading.Lock()
+    told: list[int] = []
+
+    def split(line: str) -> list[str]:
+        with lock:
+            return line.split()
+
+    def membership(layout: Layout, config: StreamsConfig, post: Post, workers: int, **_: object) -> AloneMembership:
+        told.append(workers)
+        return AloneMembership(layout, config, post)
+
+    monkeypatch.setattr(driver, "GroupMembership", membership)
+    words.settings["num.stream.threads"] = 2
+    words.write("a b", "a c")
+    words.run_to_end(words.host(str.split if is_sent else split, make_membership=None))
+    assert words.counts() == {"a": 2, "b": 1, "c": 1}
+    why = "one thread of .* processes all its tasks, and uses one core: .*cannot be sent to worker processes: .*`lock`"
+    assert (told, bool(re.search(why, caplog.text))) == (([2], False) if is_sent else ([1], True))
+
+
 def test_what_was_read_of_a_repartition_topic_is_deleted(words: WordCount) -> None:
     words.settings["repartition.purge.interval.ms"] = 0
     host, listening = words.host(until_end=False), Listening()
@@ -179,6 +249,15 @@ def test_stores_are_restored_only_where_the_disk_does_not_have_them(
     assert sum(same_disk.restored.values()) == 0
     assert sum(other_disk.restored.values()) == sum(ends.values()) in (3, 4)
     assert words.counts() == {"a": 4, "b": 1, "c": 1}
+
+
+def test_what_is_restored_is_read_with_the_keys_of_restore_consumers(words: WordCount, tmp_path: Path) -> None:
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    words.settings["state.dir"] = str(tmp_path / "other")
+    words.settings["restore.consumer.fetch.min.bytes"] = "none"  # no number: only who restores finds that out
+    with pytest.raises(StreamsError, match=r"fetch\.min\.bytes"):
+        words.run_to_end(words.host())
 
 
 class HeldRestore(Restores):

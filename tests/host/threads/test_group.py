@@ -40,9 +40,9 @@ SHORT_SESSION = {"session.timeout.ms": 6_000}
 class Instance:
     """A member, and the events that it gives to its core."""
 
-    def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
+    def __init__(self, layout: Layout, config: StreamsConfig, process: str, workers: int) -> None:
         self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
-        self.membership = GroupMembership(layout, config, self.events.put, process)
+        self.membership = GroupMembership(layout, config, self.events.put, process, workers=workers)
 
     def next(self) -> v.Event:
         return self.events.get(timeout=WAIT_SECONDS)
@@ -74,9 +74,11 @@ class Group:
         self.layout = layout_of(built_topology(builder.build(), self.name), self.config, {self.topic: 4})
         self._stack = stack
 
-    def instance(self, process: str = "p", layout: Layout | None = None, **settings: object) -> Instance:
+    def instance(
+        self, process: str = "p", layout: Layout | None = None, workers: int = 1, **settings: object
+    ) -> Instance:
         config = StreamsConfig({**self._settings, **settings})
-        instance = Instance(layout or self.layout, config, process)
+        instance = Instance(layout or self.layout, config, process, workers)
         self._stack.callback(instance.membership.close)
         instance.membership.start()
         return instance
@@ -119,6 +121,13 @@ def test_kafkas_tools_see_the_member_and_its_partitions(group: Group) -> None:
     [member] = described.members
     assert (described.state, described.assignor) == ("Stable", ASSIGNOR)
     assert sorted(member.partitions) == [TopicPartition(group.topic, number) for number in range(4)]
+
+
+def test_a_member_with_more_workers_gets_more_tasks(group: Group) -> None:
+    first = group.instance("p", workers=3)
+    assert first.assigned() == TASKS
+    group.instance("q")
+    assert len(first.assigned()) == 3
 
 
 def test_members_share_the_tasks_when_their_owner_has_given_them_up(group: Group) -> None:

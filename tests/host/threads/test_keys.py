@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from penstock.client.keys import check_client_keys
 from penstock.client.settings import warn_of_rows_without_effect
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
@@ -31,9 +32,11 @@ OF_THIS_HOST = {
     "penstock.state.remote.interval.ms": 1_000,
     "penstock.state.shared": True,
     "penstock.topology.weight": 3,
+    "penstock.task.slice.ms": 20,
     "poll.ms": 3,
     "probing.rebalance.interval.ms": 60_000,
     "rack.aware.assignment.tags": "zone",
+    "restore.consumer.fetch.min.bytes": 2,
     "task.timeout.ms": 1_000,
     "windowstore.changelog.additional.retention.ms": 5,
 }
@@ -65,6 +68,7 @@ def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.Log
         check_keys(config_of(**OF_THIS_HOST))
         assert caplog.messages == []
         warn_of_rows_without_effect(config_of(**OF_THIS_HOST), ())
+        check_client_keys(config_of(**OF_THIS_HOST))
     assert sorted(message.split()[2] for message in caplog.messages) == sorted(OF_THIS_HOST)
     assert "The configuration poll.ms is ignored: set penstock.poll.ms." in caplog.messages
 
@@ -79,6 +83,11 @@ def test_what_only_lmdb_can_do_is_refused_with_rocksdb(caplog: pytest.LogCapture
     assert caplog.messages == [
         "The configuration penstock.state.remote.interval.ms is ignored: set penstock.state.remote.dir too."
     ]
+
+
+def test_a_key_that_no_consumer_has_is_refused_for_restores_too() -> None:
+    with pytest.raises(ConfigError, match=r"Unknown configuration restore\.consumer\.fetch\.min\.byte: did you mean"):
+        check_keys(config_of(**{"restore.consumer.fetch.min.byte": 2}))
 
 
 def test_keys_of_spark_are_named_here(caplog: pytest.LogCaptureFixture) -> None:

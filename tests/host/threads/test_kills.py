@@ -2,6 +2,9 @@
 point, are stopped for longer than their session, lose a worker process, or close and come back: each word is counted
 once, in order, whoever counts it, and the changelog has the last counts.
 
+At least once, records may be processed twice, and none is lost: a program for which twice is as good as once ends with
+the output of a run that nothing disturbs.
+
 `make test-slow` kills at two of the crash points, drawn by the seed of `tests.crash`; `make crash` at all of them.
 """
 
@@ -26,9 +29,13 @@ import pytest
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
 from penstock.host.crashpoints import THREADS_POINTS
 from penstock.record import TopicPartition
+from penstock.serdes import Serdes
+from penstock.testing import TopologyTestDriver
 from tests.crash.seed import ALL, SEED
+from tests.host.threads.program import largest
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import WAIT_SECONDS, until
 
@@ -52,7 +59,7 @@ SAMPLED_POINTS = (
 
 
 class Group:
-    """Topics, and two instances over them."""
+    """Topics, and two instances over them that count words."""
 
     def __init__(
         self,
@@ -61,8 +68,10 @@ class Group:
         unique_name: Callable[[str], str],
         settings: Mapping[str, Any],
         points: Collection[str] = (),
+        program: str = "counts",
     ) -> None:
-        """points: where an instance kills itself, once."""
+        """points: where an instance kills itself, once. program: see `tests.host.threads.program`."""
+        self.program = program
         self.application, self.source, self.sink = unique_name("app"), unique_name("in"), unique_name("out")
         self.servers = broker.bootstrap_servers
         self.directory = directory
@@ -87,7 +96,8 @@ class Group:
 
     def start(self, number: int) -> subprocess.Popen[bytes]:
         """Start an instance."""
-        names = self.servers, self.application, str(self.state(number)), self.source, self.sink, self.settings
+        topics = self.source, self.sink
+        names = self.servers, self.application, str(self.state(number)), *topics, self.settings, self.program
         with (self.directory / f"log-{number}").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "tests.host.threads.program", *names],
@@ -125,6 +135,10 @@ class Group:
         changelog = f"{self.application}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog"
         last = {word: found[-1] for word, found in self.read(changelog, PARTITIONS).items()}
         assert last == self.written, self.logs()
+
+    def is_done(self) -> bool:
+        """Return whether everything has been processed."""
+        return self.has_counted(sum(self.written.values()))
 
     def counted(self) -> int:
         return sum(map(len, self.counts().values()))
@@ -180,6 +194,54 @@ class Group:
 
     def logs(self) -> str:
         return "\n".join((self.directory / f"log-{number}").read_text() for number in range(2))
+
+
+class LargestGroup(Group):
+    """The same with instances that find the largest number of each word, at least once."""
+
+    def __init__(
+        self, broker: RunningBroker, directory: Path, unique_name: Callable[[str], str], points: Collection[str]
+    ) -> None:
+        settings = {"processing.guarantee": "at_least_once", "state.cleanup.delay.ms": 1_000}
+        super().__init__(broker, directory, unique_name, settings, points, "largest")
+        self.lines: list[str] = []
+
+    def write(self, draw: random.Random) -> None:
+        for _ in range(LINES):
+            line = f"w{draw.randrange(30)} {(len(self.lines) + 1) * 7_919 % 1_000_003}"
+            self.lines.append(line)
+            self.producer.send(self.source, None, line.encode(), draw.randrange(PARTITIONS))
+        self.producer.flush()
+
+    def undisturbed(self) -> dict[str, int]:
+        """Return the last value of each key of the output of the test driver."""
+        builder = StreamsBuilder()
+        largest(builder, "in", "out")
+        config = {
+            "application.id": "undisturbed",
+            "default.key.serde": Serdes.string(),
+            "default.value.serde": Serdes.string(),
+        }
+        with TopologyTestDriver(builder.build(), config) as driver:
+            source = driver.create_input_topic("in", Serdes.string(), Serdes.string())
+            for line in self.lines:
+                source.pipe_input(None, line)
+            return driver.create_output_topic("out", Serdes.string(), Serdes.long()).read_key_values_to_map()
+
+    def last(self) -> dict[str, int]:
+        return {key: values[-1] for key, values in self.counts().items()}
+
+    def is_done(self) -> bool:
+        return self.last() == self.undisturbed()
+
+    def assert_nothing_is_lost(self) -> None:
+        """Check that output and changelog end as those of an undisturbed run."""
+        wanted = self.undisturbed()
+        assert self.last() == wanted, self.logs()
+        own = (topic for topic in self.admin.topics() if topic.startswith(f"{self.application}-"))
+        [changelog] = (topic for topic in own if topic.endswith("-changelog"))
+        last = {f"most {word}": found[-1] for word, found in self.read(changelog, PARTITIONS).items()}
+        assert last == {key: number for key, number in wanted.items() if key.startswith("most")}, self.logs()
 
 
 def children(pid: int) -> list[int]:
@@ -240,6 +302,26 @@ def test_each_word_is_counted_once_though_instances_are_killed_at_each_point(
     of_this_guarantee = sorted(set(THREADS_POINTS) - {"commit.written"})
     points = of_this_guarantee if ALL else draw.sample(SAMPLED_POINTS, 2)
     group = Group(broker, tmp_path, unique_name, {"state.cleanup.delay.ms": 1_000}, points)
+    kill_at_each(points, group, draw)
+    group.assert_exact()
+
+
+@pytest.mark.crash
+@pytest.mark.one_broker
+@pytest.mark.timeout(1800)
+def test_at_least_once_nothing_is_lost_though_instances_are_killed_at_each_point(
+    broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    draw = random.Random(SEED)
+    others = sorted(set(THREADS_POINTS if ALL else SAMPLED_POINTS) - {"commit.offsets", "commit.written"})
+    points = ["commit.written", *(others if ALL else draw.sample(others, 1))]
+    group = LargestGroup(broker, tmp_path, unique_name, points)
+    kill_at_each(points, group, draw)
+    group.assert_nothing_is_lost()
+
+
+def kill_at_each(points: Collection[str], group: Group, draw: random.Random) -> None:
+    """Write lines until instances have killed themselves at all points, and everything is processed."""
     late = LATE_POINTS.intersection(points)
 
     def struck() -> set[str]:
@@ -267,9 +349,8 @@ def test_each_word_is_counted_once_though_instances_are_killed_at_each_point(
             known = struck()
         assert struck() >= set(points) - late, group.logs()
         group.revive(draw)
-        assert until(partial(group.has_counted, sum(group.written.values()))), group.logs()
+        assert until(group.is_done), group.logs()
     finally:
         codes = group.close()
     assert set(codes) <= ({0, -signal.SIGKILL} if late else {0}), group.logs()
     assert struck() == set(points), group.logs()
-    group.assert_exact()

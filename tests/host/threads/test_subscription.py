@@ -31,7 +31,7 @@ def subscribed(process: str, owned: list[TaskId], rules: Rules = RULES, version:
 
 def test_a_subscription_is_read_as_it_was_written() -> None:
     found = decode_subscription("m", subscribed("p", TASKS[:2]))
-    assert found.candidate("m") == ("m", "p", 3, frozenset(TASKS[:2]), {}, {})
+    assert found.candidate("m", 2) == ("m", "p", 3, frozenset(TASKS[:2]), {}, {}, 1)
     assert subscribed("p", TASKS[:1])[:2] == b"\x00\x02"  # the format in which Kafka's tools read it
 
 
@@ -62,6 +62,14 @@ def test_a_task_waits_for_a_warm_up_by_the_ends_and_the_settings_of_the_leader()
     assignments = lead(members, rules, dict.fromkeys(TASKS, 6))
     share = follow("b", assignments["b"], replace(rules, acceptable_lag=7))
     assert (len(share.standbys), share.is_final) == (1, False)
+
+
+@pytest.mark.parametrize(("version", "sizes"), [(1, [2, 2]), (2, [3, 1])])
+def test_workers_count_from_the_second_version_of_the_rules_on(version: int, sizes: list[int]) -> None:
+    first = Subscription(2, "p", RULES.application, -1, [], workers=3)
+    members = {"a": encode_subscription(first, RULES), "b": subscribed("q", [], version=version)}
+    assignments = lead(members, RULES)
+    assert [len(follow(member, assignments[member], RULES).tasks) for member in "ab"] == sizes
 
 
 def test_a_static_member_has_its_share_by_its_name() -> None:

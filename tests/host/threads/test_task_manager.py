@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
 from penstock.host.threads.vocabulary import Arrived, Ran
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
+from penstock.task.partition_group import BufferSize
 
 FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
@@ -80,18 +82,22 @@ def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
     assert ran == [SECOND, SECOND, FIRST, SECOND]
 
 
-def test_a_run_takes_what_the_task_does_in_a_slice_of_time() -> None:
-    tasks = manager()
+@pytest.mark.parametrize(
+    ("slice_ms", "wanted"),
+    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
+    [(50, [FIRST_RECORDS, 50, 5, 10]), (20, [FIRST_RECORDS, 20, 2, 4])],
+)
+def test_a_run_takes_what_the_task_does_in_a_slice_of_time(slice_ms: int, wanted: list[int]) -> None:
+    tasks = manager(**{"penstock.task.slice.ms": slice_ms})
     arrive(tasks, C, records(5_000))
     sizes = []
-    for nanoseconds in (FIRST_RECORDS * 1_000_000, 500_000_000, 0, 0):
+    for nanoseconds in (FIRST_RECORDS * 1_000_000, 10 * wanted[1] * 1_000_000, 0, 0):
         run = tasks.next_run(0)
         assert run is not None
         taken = sum(len(batch) for _, batch in run.records)
         sizes.append(taken)
         tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=nanoseconds))
-    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
-    assert sizes == [FIRST_RECORDS, 50, 5, 10]
+    assert sizes == wanted
 
 
 def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known() -> None:
@@ -102,12 +108,12 @@ def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known
     assert run.wait.lagging == {A, B}
     tasks.know_ends({A: 1, B: 2})
     assert tasks[FIRST].busy
-    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(1, 2)}))
     arrive(tasks, B, records(1))
     run = tasks.next_run(0)
     assert run is not None
     assert run.wait.lagging == {B}
-    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(1, 2)}))
     assert tasks.next_run(0) is None
     tasks.reached({B: 2})  # what was behind the record is no record
     run = tasks.next_run(0)
@@ -120,11 +126,11 @@ def test_what_becomes_known_of_ends_while_a_task_is_busy_lets_it_look_again_behi
     arrive(tasks, A, records(1))
     assert tasks.next_run(0) is not None
     tasks.know_ends({A: 1, B: 0})
-    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(1, 2)}))
     run = tasks.next_run(0)
     assert run is not None
     assert run.wait.lagging == set()
-    tasks[FIRST].ran(Ran(FIRST, waiting_bytes=2))
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(1, 2)}))
     tasks[FIRST].busy = True  # a commit
     tasks.reached({B: 1})
     tasks[FIRST].busy, tasks[FIRST].due_ms = False, None  # which is done, and leaves nothing due
@@ -161,6 +167,24 @@ def test_partitions_with_records_are_fetched_no_further_while_too_many_bytes_wai
     assert tasks.to_resume() == set()  # more than half waits for the other task
     tasks.next_run(0)
     assert tasks.to_resume() == {A, C}
+
+
+def test_a_task_that_holds_too_many_records_of_a_partition_gets_no_more_of_it() -> None:
+    tasks = manager()
+    arrive(tasks, A, records(11))
+    assert tasks.next_run(0) is not None
+    arrive(tasks, A, records(2, start=11))
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(11, 22)}))
+    assert tasks.next_run(0) is None
+    assert tasks.to_pause() == {A}
+    arrive(tasks, B, records(1))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert [partition for partition, _ in run.records] == [B]
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(8, 16)}))
+    run = tasks.next_run(0)
+    assert run is not None
+    assert [(partition, len(batch)) for partition, batch in run.records] == [(A, 2)]
 
 
 def test_records_of_a_partition_that_nobody_reads_any_more_are_dropped() -> None:

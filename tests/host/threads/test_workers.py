@@ -56,6 +56,8 @@ def words_of(line: str) -> list[str]:
         what, _, path = word.partition(":")
         if what == "log":
             logging.getLogger("words").warning("a line")
+        if what == "interval":
+            what = str(sys.getswitchinterval())
         if path and not Path(path).exists():
             Path(path).touch()
             while what == "spin":
@@ -244,6 +246,13 @@ def test_stores_are_read_in_workers(play: Play, workers: Workers) -> None:
     assert [workers.processes.entries(name) for name in ("counts", "windows", "names", "none")] == [3, 3, 1, None]
 
 
+def test_workers_switch_between_threads_often(play: Play) -> None:
+    play.write("interval")
+    play.instance.run()
+    assert play.counts() == {"0.0005": 1}
+    assert sys.getswitchinterval() != 0.0005  # this process is not Penstock's
+
+
 def test_a_store_of_a_task_that_was_closed_cannot_be_read(workers: Workers) -> None:
     play = Play(workers)
     play.write("a")
@@ -267,6 +276,27 @@ def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(
     assert len(workers.errors) == 1
     assert told in str(workers.errors[0])
     assert "task 1_1" in str(workers.errors[0])
+
+
+def test_a_worker_whose_function_does_not_return_is_ended_and_its_tasks_go_on(
+    play: Play, workers: Workers, tmp_path: Path
+) -> None:
+    spinning = tmp_path / "once"
+    play.write("a b", "c", "a")
+    play.instance.run()
+
+    def end_hung() -> None:
+        if until(spinning.exists):
+            workers.processes.end_hung("a minute")
+
+    ending = threading.Thread(target=end_hung)
+    ending.start()
+    play.write("a", f"spin:{spinning}", "b")
+    play.instance.run()
+    ending.join()
+    assert play.counts() == {"a": 3, "b": 2, "c": 1, "spin": 1}
+    (error,) = workers.errors
+    assert "was killed after a minute while it ran task 1_1" in str(error)
 
 
 def test_a_worker_that_dies_with_nothing_to_do_is_replaced(play: Play, workers: Workers) -> None:

@@ -38,9 +38,12 @@ _LOOK_SECONDS = 0.5
 class ConfluentConsumer:
     """Consumer over confluent-kafka; it follows partitions until it is closed."""
 
-    def __init__(self, config: StreamsConfig, read_committed: bool = True, timeout_ms: int = 10_000) -> None:
-        """Connect in the background. read_committed: leave out records of aborted and open transactions."""
-        self._connection = Connection(client_settings(config, CONSUMER, _settings(read_committed)), timeout_ms)
+    def __init__(
+        self, config: StreamsConfig, read_committed: bool = True, timeout_ms: int = 10_000, role: str = CONSUMER
+    ) -> None:
+        """Connect in the background. read_committed: leave out records of aborted and open transactions. role: whose
+        configuration keys count, CONSUMER or RESTORE_CONSUMER."""
+        self._connection = Connection(client_settings(config, role, _settings(read_committed)), timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
         self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
@@ -155,9 +158,11 @@ class ConfluentConsumer:
 class ConfluentFetcher:
     """Fetcher over confluent-kafka. It keeps one consumer for each isolation level that it was asked for."""
 
-    def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000) -> None:
-        """Connect at the first fetch. timeout_ms: longest wait for the next records of a range."""
+    def __init__(self, config: StreamsConfig, timeout_ms: int = 60_000, role: str = CONSUMER) -> None:
+        """Connect at the first fetch. timeout_ms: longest wait for the next records of a range. role: whose
+        configuration keys count, CONSUMER or RESTORE_CONSUMER."""
         self._config = config
+        self._role = role
         self._timeout_ms = timeout_ms
         self._clients: dict[bool, tuple[Connection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
@@ -245,7 +250,7 @@ class ConfluentFetcher:
             # The end of a partition is an event: behind the last record there may be only control records. All
             # requested records have arrived: waiting for more would delay the next range.
             forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
-            connection = Connection(client_settings(self._config, CONSUMER, forced), self._timeout_ms)
+            connection = Connection(client_settings(self._config, self._role, forced), self._timeout_ms)
             self._clients[read_committed] = (connection, connection.make(Consumer))
         return self._clients[read_committed]
 

@@ -1,10 +1,11 @@
 """Which member of a group has which tasks. Pure and deterministic: every member computes the plan from the same inputs,
 and compares (`subscription`).
 
-Rules, in this order: each task has one member; members have equal numbers of tasks, but for one; a task stays where it
-is; a task goes to the member that lacks the least of its state; the tasks of a sub-topology are spread over members. A
-plan that is the input of the next one stays as it is, so a group comes to rest. Standbys are on other processes than
-their task, and where others are, on those with other tags, such as in another zone (KIP-708).
+Rules, in this order: each task has one member; members have numbers of tasks in proportion to their workers, but for
+less than one; a task stays where it is; a task goes to the member that lacks the least of its state; the tasks of a
+sub-topology are spread over members. A plan that is the input of the next one stays as it is, so a group comes to rest.
+Standbys are on other processes than their task, and where others are, on those with other tags, such as in another zone
+(KIP-708).
 
 A task whose new member lacks more than `acceptable.recovery.lag` records of its state stays with one that has them, and
 the new member keeps a copy: a warm-up. It gets the task in a later plan, for which the leader asks again and again
@@ -19,8 +20,9 @@ from typing import Final, NamedTuple
 
 from penstock.plan.subtopology import TaskId
 
-VERSION: Final = 1
-"""The version of the rules. Members of one group may have several: all of them plan by the lowest."""
+VERSION: Final = 2
+"""The version of the rules. Members of one group may have several: all of them plan by the lowest. By 1, members have
+equal numbers of tasks, whatever their workers."""
 
 
 class Candidate(NamedTuple):
@@ -33,6 +35,7 @@ class Candidate(NamedTuple):
         owned: the tasks that it has.
         positions: how much it has of the state of other tasks, as the sum of the next offsets of their changelogs.
         tags: its values of `client.tag.`, by key.
+        workers: how many tasks it can run at one time.
     """
 
     member: str
@@ -41,6 +44,7 @@ class Candidate(NamedTuple):
     owned: frozenset[TaskId]
     positions: Mapping[TaskId, int] = {}
     tags: Mapping[str, str] = {}
+    workers: int = 1
 
 
 class State(NamedTuple):
@@ -116,7 +120,10 @@ def assign(
         [new] = (one for one in members if task in target[one.member])
         ready = [one for one in members if lag(task, one) <= state.acceptable_lag]
         if new not in ready and ready:
-            keeper = min(ready, key=lambda one: (owner.get(task) != one.member, len(active[one.member]), one.member))
+            keeper = min(
+                ready,
+                key=lambda one: (owner.get(task) != one.member, _load(active[one.member], one), one.member),
+            )
             active[new.member].remove(task)
             active[keeper.member].add(task)
             moves[task] = new.member
@@ -154,26 +161,37 @@ def _spread(tasks: Collection[TaskId]) -> Sequence[TaskId]:
 def _balanced(
     members: Sequence[Candidate], wanted: Set[TaskId], owner: Mapping[TaskId, str], lag: Lag
 ) -> dict[str, set[TaskId]]:
-    """Return the tasks of each member where all states are alike."""
-    least, larger = divmod(len(wanted), len(members))
+    """Return the tasks of each member where all states are alike: its share by workers, rounded down or up."""
+    workers = sum(one.workers for one in members)
+    shares = {one.member: divmod(len(wanted) * one.workers, workers) for one in members}
+    larger = len(wanted) - sum(least for least, _ in shares.values())  # shares that are rounded up
     active: dict[str, set[TaskId]] = {}
+
+    def room(one: Candidate) -> int:
+        least, rest = shares[one.member]
+        return least + (rest > 0 and larger > 0)
+
     for one in members:
         mine = [task for task, member in owner.items() if member == one.member]
-        room = least + (larger > 0)
-        active[one.member] = set(_spread(mine)[:room])
-        larger -= len(active[one.member]) > least
+        active[one.member] = set(_spread(mine)[: room(one)])
+        larger -= len(active[one.member]) > shares[one.member][0]
     placed = set[TaskId]().union(*active.values())
     for task in sorted(wanted - placed):
-        free = [one for one in members if len(active[one.member]) < least + (larger > 0)]
-        costs = {one.member: _cost(task, lag(task, one), active[one.member]) for one in free}
-        chosen = min(costs, key=lambda member: (*costs[member], member))
-        larger -= len(active[chosen]) >= least
+        free = [one for one in members if len(active[one.member]) < room(one)]
+        chosen = min(free, key=lambda one: (*_cost(task, lag(task, one), active[one.member], one), one.member)).member
+        larger -= len(active[chosen]) >= shares[chosen][0]
         active[chosen].add(task)
     return active
 
 
-def _cost(task: TaskId, lag: int, of_member: Collection[TaskId]) -> tuple[int, int, int]:
-    return lag, sum(each.subtopology == task.subtopology for each in of_member), len(of_member)
+def _cost(task: TaskId, lag: int, of_member: Collection[TaskId], one: Candidate) -> tuple[int, float, float]:
+    same = [each for each in of_member if each.subtopology == task.subtopology]
+    return lag, _load(same, one), _load(of_member, one)
+
+
+def _load(tasks: Collection[TaskId], one: Candidate) -> float:
+    """Return the tasks that a worker of a member would have with one more."""
+    return (len(tasks) + 1) / one.workers
 
 
 def _standbys(
@@ -198,7 +216,7 @@ def _standbys(
                     _shared_tags(one, having, state.tags),
                     moves.get(task) != one.member,
                     lag(task, one),
-                    len(result[one.member]),
+                    _load(result[one.member], one),
                     one.member,
                 ),
             )

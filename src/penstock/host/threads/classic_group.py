@@ -45,9 +45,12 @@ class ClassicProtocol:
         config: its configuration.
         process: the id of this process.
         state: what is known of the state of tasks, None for nothing.
+        workers: how many tasks this process can run at one time.
     """
 
-    def __init__(self, layout: Layout, config: StreamsConfig, process: str, state: TaskPositions | None) -> None:
+    def __init__(
+        self, layout: Layout, config: StreamsConfig, process: str, state: TaskPositions | None, workers: int
+    ) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])
         self._rules = Rules(
@@ -62,6 +65,7 @@ class ClassicProtocol:
         self._server = config["application.server"] or ""
         self._state = state
         self._process = process
+        self._workers = workers
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
         self._rebalance_ms = max_poll_interval_ms(config)
         heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
@@ -121,6 +125,7 @@ class ClassicProtocol:
             self._tags,
             self._server,
             shuts_down=shuts_down,
+            workers=self._workers,
         )
         return {
             "group_id": self._group,

@@ -22,7 +22,7 @@ from penstock.client.confluent import (
 )
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
-from penstock.client.settings import CONSUMER, PRODUCER, client_id
+from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, client_id
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
@@ -358,11 +358,12 @@ class ThreadsHost:
             self._exactly_once,
             max_poll_interval_ms(config),
         )
-        fetcher = ConfluentFetcher(self._config)
+        fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)
         snapshots = remote_snapshots(config)
         fill = no_snapshots if snapshots is None else RemoteState(layout, snapshots, admin, self._clock).fill
-        standbys = Standbys(layout, admin, partial(ConfluentConsumer, config), self._directory.open_base, fill)
+        follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
+        standbys = Standbys(layout, admin, follower, self._directory.open_base, fill)
         self._standbys = standbys
         positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
         opened.callback(positions.close)
@@ -389,7 +390,10 @@ class ThreadsHost:
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
-            GroupMembership, process=self._directory.process_id(), state=positions
+            GroupMembership,
+            process=self._directory.process_id(),
+            state=positions,
+            workers=processing.worker_count,
         )
         membership = make_membership(layout, self._config, self._post)
         opened.callback(membership.close)

@@ -59,6 +59,7 @@ class GroupMembership:
         post: takes the events.
         process: the id of this process, None for a new one.
         state: what is known of the state of tasks, None for nothing.
+        workers: how many tasks this process can run at one time.
 
     Raises:
         ConfigError: a configuration key has a wrong value.
@@ -71,6 +72,7 @@ class GroupMembership:
         post: Post,
         process: str | None = None,
         state: TaskPositions | None = None,
+        workers: int = 1,
     ) -> None:
         self._group = str(config["application.id"])
         self._post = post
@@ -78,7 +80,7 @@ class GroupMembership:
         self._protocol: GroupProtocol = (
             StreamsProtocol(layout, config, process)
             if uses_streams_protocol(config)
-            else ClassicProtocol(layout, config, process, state)
+            else ClassicProtocol(layout, config, process, state, workers)
         )
         self._member = self._protocol.member
         self._lock = threading.Lock()

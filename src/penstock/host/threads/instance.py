@@ -615,7 +615,7 @@ class Instance:
             return True
         task = self._tasks[GLOBAL_TASK]
         behind = any(task.positions.get(p, 0) < end for p, end in self._global_ends.items())
-        return task.state is TaskState.RUNNING and not behind and not task.busy and not task.weight()
+        return task.state is TaskState.RUNNING and not behind and not task.busy and not task.has_waiting()
 
     def _hand_out(self, now: int) -> None:
         if not self._paused and not self._is_cut_off:

@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.client.keys import check_client_keys
-from penstock.client.settings import CONSUMER, client_settings, warn_of_rows_without_effect
+from penstock.client.settings import (
+    ADMIN,
+    CONSUMER,
+    PRODUCER,
+    RESTORE_CONSUMER,
+    client_settings,
+    warn_of_rows_without_effect,
+)
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, TopologyError
@@ -28,6 +35,7 @@ _ACTED_ON: Final = frozenset(
         "penstock.state.remote.interval.ms",
         "penstock.state.shared",
         "penstock.topology.weight",
+        "penstock.task.slice.ms",
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",
@@ -96,7 +104,7 @@ def check_keys(config: StreamsConfig) -> None:
         if key in config.given():
             warn_without_effect(key, why)
     warn_of_rows_without_effect(config, _ACTED_ON)
-    check_client_keys(config)
+    check_client_keys(config, (CONSUMER, RESTORE_CONSUMER, PRODUCER, ADMIN))
     if config["penstock.state.base"] != ROCKSDB and "rocksdb.config.setter" in config.given():
         warn_without_effect(
             "rocksdb.config.setter", "the stores do not use RocksDB; set penstock.state.base=rocksdb too"

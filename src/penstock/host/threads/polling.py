@@ -42,6 +42,10 @@ class Workers(Protocol):
         """Let a processing thread do `action`."""
         ...
 
+    def end_hung(self, limit: str) -> None:
+        """End what does not return within `limit`, where it can be ended."""
+        ...
+
     def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""
         ...
@@ -293,6 +297,7 @@ class Polling:
                 self._membership.give_up(tasks)
             case v.StepBack(error):
                 self._membership.step_back(error)
+                self._workers.end_hung("max.poll.interval.ms without progress")
             case v.ShutDownApplication():
                 self._membership.shut_down()
             case v.Leave():

@@ -93,6 +93,11 @@ class OpenTasks(Protocol):
 class Processing(OpenTasks, Protocol):
     """Where tasks run: workers, each of which runs one task at a time."""
 
+    @property
+    def worker_count(self) -> int:
+        """How many there are."""
+        ...
+
     def worker_of(self, task: TaskId) -> int:
         """Return the number of the worker that an open task runs in."""
         ...
@@ -108,6 +113,11 @@ class Processing(OpenTasks, Protocol):
 
     def do(self, action: TaskAction) -> None:
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
+        ...
+
+    def end_hung(self, limit: str) -> None:
+        """End what does not return within `limit`, where it can be ended: its actions are then answered. limit: for the
+        error, such as "5 s"."""
         ...
 
     def close(self) -> None:
@@ -272,6 +282,11 @@ class ProcessingThread:
         with self.turn.taken():
             return self._runner.do(action)
 
+    @property
+    def worker_count(self) -> int:
+        """1."""
+        return 1
+
     def worker_of(self, task: TaskId) -> int:
         """Return 0: there is one."""
         return 0
@@ -283,6 +298,9 @@ class ProcessingThread:
     def do(self, action: TaskAction) -> None:
         """Have `action` done."""
         self._thread.put(action)
+
+    def end_hung(self, limit: str) -> None:
+        """Do nothing: Python cannot end a thread."""
 
     def open_tasks(self) -> list[TaskId]:
         """Return the tasks of the topology that are open."""
@@ -425,7 +443,7 @@ class ActiveStreamTask:
             self._id,
             output,
             task.positions(),
-            task.buffered_bytes,
+            task.waiting(),
             task.next_wall_clock_ms(),
             task.commit_requested,
             task.uncommitted_bytes,

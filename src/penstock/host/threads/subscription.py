@@ -30,6 +30,8 @@ _FORMAT: Final = 2
 _INT16: Final = struct.Struct(">h")
 _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_ELEMENTS: Final = 1_000_000
+_WITH_WORKERS: Final = 2
+"""The version of the rules from which on workers count."""
 _SUBSCRIPTION: Final = entity_codec(ConsumerProtocolSubscription)
 _ASSIGNMENT: Final = entity_codec(ConsumerProtocolAssignment)
 
@@ -77,6 +79,7 @@ class Subscription(msgspec.Struct, frozen=True):
         tags: its values of `client.tag.`, by key.
         server: its application.server, empty where it has none.
         shuts_down: whether all members are to commit and end.
+        workers: how many tasks it can run at one time, from version 2 of the rules on.
     """
 
     version: int
@@ -89,17 +92,19 @@ class Subscription(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     server: str = ""
     shuts_down: bool = False
+    workers: int = 1
 
     def name(self, member: str) -> str:
         """Return the name under which plans have the member with this id: a static one has another id after each start,
         and the same plan."""
         return self.instance or member
 
-    def candidate(self, name: str) -> Candidate:
-        """Return the member of this subscription as the assignor has it."""
+    def candidate(self, name: str, version: int) -> Candidate:
+        """Return the member of this subscription as the rules of `version` see it."""
         owned = frozenset(TaskId(*task) for task in self.owned)
         positions = {TaskId(*task): position for *task, position in self.positions}
-        return Candidate(name, self.process, self.generation, owned, positions, self.tags)
+        workers = max(1, self.workers) if version >= _WITH_WORKERS else 1
+        return Candidate(name, self.process, self.generation, owned, positions, self.tags, workers)
 
 
 class Assignment(msgspec.Struct, frozen=True):
@@ -136,15 +141,15 @@ class Inputs(msgspec.Struct, frozen=True):
     warm_ups: int
     tags: list[str]
 
-    def candidates(self) -> list[Candidate]:
-        """Return the members."""
-        return [one.candidate(name) for name, one in sorted(self.members.items())]
+    def candidates(self, version: int) -> list[Candidate]:
+        """Return the members as the rules of `version` see them."""
+        return [one.candidate(name, version) for name, one in sorted(self.members.items())]
 
-    def plan(self, rules: Rules) -> Plan:
-        """Return the plan."""
+    def plan(self, rules: Rules, version: int) -> Plan:
+        """Return the plan by the rules of `version`."""
         ends = {TaskId(*task): end for *task, end in self.ends}
         state = State(ends, self.standbys, self.acceptable_lag, self.warm_ups, self.tags)
-        return assign(self.candidates(), rules.groups, rules.stateful, state)
+        return assign(self.candidates(version), rules.groups, rules.stateful, state)
 
 
 class Endpoint(NamedTuple):
@@ -264,13 +269,13 @@ def lead(
     named = {one.name(member): one for member, one in sorted(found.items())}
     known = [(*task, end) for task, end in sorted((ends or {}).items())]
     inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
-    plan = inputs.plan(rules)
+    version = min(VERSION, *(one.version for one in found.values()))
+    plan = inputs.plan(rules, version)
     content = zlib.compress(msgspec.msgpack.encode(inputs))
     shut_down_by = next((f"member {one.name(member)}" for member, one in everybody.items() if one.shuts_down), "")
-    version = min(VERSION, *(one.version for one in found.values()))
     data = Assignment(version, content, digest(plan), shut_down_by=shut_down_by)
     user_data = msgspec.msgpack.encode(data)
-    tasks = given(plan, inputs.candidates())
+    tasks = given(plan, inputs.candidates(version))
     assignments = {
         member: _assignment(_by_topic(rules, tasks[one.name(member)]), user_data) for member, one in found.items()
     }
@@ -350,18 +355,18 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
         ) from error
     if data.shut_down_by:
         return _nothing(data.shut_down_by, all(one.shuts_down for one in inputs.members.values()))
-    plan = inputs.plan(rules) if inputs.members else Plan({}, {})
+    plan = inputs.plan(rules, data.version) if inputs.members else Plan({}, {})
     if data.version > VERSION or digest(plan) != data.digest or name not in plan.active:
         raise IncompatibleMemberError(
             f"This instance (rules of version {VERSION}) assigns tasks by other rules than the leader of the group "
             f"(version {data.version}). Run the same version of Penstock and of the program in all instances."
         )
-    active = given(plan, inputs.candidates())
+    active = given(plan, inputs.candidates(data.version))
     standbys = plan.standby[name] | (plan.active[name] - active[name]) & rules.stateful
     endpoints = tuple(
         Endpoint(one.server, active[each], plan.standby[each]) for each, one in inputs.members.items() if one.server
     )
-    reported = inputs.members[name].candidate(name).owned
+    reported = inputs.members[name].candidate(name, data.version).owned
     return Share(active[name], standbys, reported, not plan.waiting, endpoints)
 
 

@@ -1,6 +1,11 @@
 """The active tasks of an instance: what has arrived for each, which of them is next, how much it takes, and which
 partitions are not to be fetched for now (Kafka classes: TaskManager, TaskExecutor).
 
+Back-pressure: a record waits until a task has processed it, whether it is still here or in the task, which may hold it
+back for another partition. Of a partition of which too much waits, or of any while too many bytes wait in all, nothing
+is fetched, and nothing more given to a task that holds records of it. A task that holds records waits for a partition
+of which it has none: such partitions are always fetched, so no task waits for ever.
+
 No I/O, no clock, no thread: part of the core.
 """
 
@@ -16,14 +21,11 @@ from penstock.host.threads.vocabulary import Arrived, Ran, Run
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
+from penstock.task.partition_group import BufferSize
 
 FIRST_RECORDS = 100
 """Records of a partition in the first run of a task, before its pace is known: a run of slow ones must end before
 max.poll.interval.ms."""
-
-_SLICE_NS = 50_000_000
-"""How long a run should take, so that other tasks and commits come in between."""
-
 
 WorkerOf = Callable[[TaskId], int]
 """Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
@@ -41,7 +43,7 @@ class TaskState(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of what waits in an instance. records: of a partition. bytes: of all partitions."""
+    """Bounds of what waits in an instance, here and in tasks. records: of a partition. bytes: of all partitions."""
 
     records: int
     bytes: int
@@ -50,8 +52,9 @@ class Limits:
 class ActiveTask:
     """One task and its input."""
 
-    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int) -> None:
-        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`."""
+    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int, slice_ms: int) -> None:
+        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`. slice_ms: how
+        long a run should take."""
         self.id = id
         self.state = TaskState.CREATED
         self.busy = False
@@ -65,8 +68,10 @@ class ActiveTask:
         self.due_ms: int | None = None
         self.positions: dict[TopicPartition, int] = {}
         """The next offset of each partition to arrive."""
-        self.waiting_bytes = 0
+        self.held: Mapping[TopicPartition, BufferSize] = {}
+        """What waits in the task itself, by partition, of those that have any."""
         self._idle_ms = idle_ms
+        self._slice_ns = slice_ms * 1_000_000
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
@@ -88,8 +93,8 @@ class ActiveTask:
             queue.clear()
         self._bytes = dict.fromkeys(self._queues, 0)
         self._records, self._weight = dict.fromkeys(self._queues, 0), 0
-        self.positions = {}
-        self.due_ms, self.changed, self.waiting_bytes, self._looks_again = None, False, 0, False
+        self.positions, self.held = {}, {}
+        self.due_ms, self.changed, self._looks_again = None, False, False
         self.is_out, self.passed_over = False, 0
 
     def add(self, arrived: Arrived) -> None:
@@ -108,27 +113,48 @@ class ActiveTask:
         self._looks_again = True
 
     def records(self, partition: TopicPartition) -> int:
-        """Return how many records of `partition` wait to be given to the task."""
-        return self._records[partition]
+        """Return how many records of `partition` wait, for the task or in it."""
+        held = self.held.get(partition)
+        return self._records[partition] + (held.records if held else 0)
 
-    def queued_bytes(self) -> int:
-        """Return about how many bytes of keys and values wait to be given to the task."""
-        return sum(self._bytes.values())
+    def waiting_bytes(self) -> int:
+        """Return about how many bytes of keys and values wait, for the task or in it."""
+        return sum(self._bytes.values()) + sum(held.bytes for held in self.held.values())
 
-    def is_ready(self, now: int) -> bool:
-        """Return whether the task has something to do at `now` (ms)."""
+    def is_ready(self, now: int, most_held: int) -> bool:
+        """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
         if self.state is not TaskState.RUNNING or self.busy:
             return False
         is_due = self.due_ms is not None and self.due_ms <= now
-        return is_due or self._weight > 0 or (self._looks_again and self.waiting_bytes > 0)
+        return is_due or self.weight(most_held) > 0 or (self._looks_again and bool(self.held))
 
-    def weight(self) -> int:
-        """Return how many records wait for the task."""
-        return self._weight
+    def weight(self, most_held: int) -> int:
+        """Return how many records wait for the task that may be given to it. most_held: see `next_run`."""
+        return self._weight - sum(
+            self._records[partition] for partition in self.held if not self._may_take(partition, most_held)
+        )
 
-    def next_run(self, ends: Mapping[TopicPartition, int], now: int) -> Run:
-        """Return the next run of the task, which is busy from now on. ends: how far partitions can be read."""
-        records = [(partition, self._take(partition, self._most)) for partition, queue in self._queues.items() if queue]
+    def has_waiting(self) -> bool:
+        """Return whether records wait, for the task or in it."""
+        return self._weight > 0 or bool(self.held)
+
+    def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
+        held = self.held.get(partition)
+        return held is None or held.records <= most_held
+
+    def next_run(self, ends: Mapping[TopicPartition, int], now: int, most_held: int) -> Run:
+        """Return the next run of the task, which is busy from now on.
+
+        Args:
+            ends: how far partitions can be read.
+            now: wall clock (ms).
+            most_held: a partition of which the task holds more records gets none.
+        """
+        records = [
+            (partition, self._take(partition, self._most))
+            for partition, queue in self._queues.items()
+            if queue and self._may_take(partition, most_held)
+        ]
         self._run_is_full = any(len(batch) == self._most for _, batch in records)
         self.busy = self.is_out = self.changed = True
         self._looks_again, self.passed_over = False, 0
@@ -138,15 +164,15 @@ class ActiveTask:
         """Take the result of a run."""
         self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
-        self.waiting_bytes = event.waiting_bytes
+        self.held = event.waiting
         if event.records:
             self._adapt(event.records, event.nanoseconds)
 
     def _adapt(self, records: int, nanoseconds: int) -> None:
         """Let the next runs take about a slice of time. One that was shorter lets them grow, and not beyond the double:
         so the first runs of a task, which are slow, do not keep those behind them small."""
-        in_a_slice = max(1, records * _SLICE_NS // max(nanoseconds, 1))
-        if nanoseconds > _SLICE_NS:
+        in_a_slice = max(1, records * self._slice_ns // max(nanoseconds, 1))
+        if nanoseconds > self._slice_ns:
             self._most = in_a_slice
         elif self._run_is_full:
             self._most = min(2 * self._most, max(self._most, in_a_slice))
@@ -185,6 +211,7 @@ class TaskManager:
         """Start without tasks. worker_of: returns the worker of an open task; by default there is one."""
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
+        self._slice_ms: int = config["penstock.task.slice.ms"]
         self._limits = limits
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._readers: dict[TopicPartition, ActiveTask] = {}
@@ -205,7 +232,7 @@ class TaskManager:
 
     def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
         """Add a task."""
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, self._slice_ms)
         self._readers.update(dict.fromkeys(task.partitions, task))
         return task
 
@@ -246,22 +273,24 @@ class TaskManager:
     def next_run(self, now: int) -> Run | None:
         """Return the next run of the task for which most waits, or which others have been preferred to for long; None
         if no task has anything to do whose worker runs nothing."""
-        ready = [task for task in self._tasks.values() if task.is_ready(now)]
+        most_held = self._most_held()
+        ready = [task for task in self._tasks.values() if task.is_ready(now, most_held)]
         if ready:
             free = self._free()
             ready = [task for task in ready if self._worker_of(task.id) in free]
         if not ready:
             return None
         turns = len(ready)
-        chosen = max(
-            ready,
-            key=lambda task: (task.passed_over >= turns, task.weight(), -task.id.subtopology, -task.id.partition),
-        )
+
+        def priority(task: ActiveTask) -> tuple[bool, int, int, int]:
+            return task.passed_over >= turns, task.weight(most_held), -task.id.subtopology, -task.id.partition
+
+        chosen = max(ready, key=priority)
         worker = self._worker_of(chosen.id)
         for task in ready:
             if self._worker_of(task.id) == worker:
                 task.passed_over += 1
-        return chosen.next_run(self._ends, now)
+        return chosen.next_run(self._ends, now, most_held)
 
     def _free(self) -> set[int]:
         """Return the workers with open tasks that run nothing."""
@@ -288,7 +317,7 @@ class TaskManager:
     def is_idle(self, now: int) -> bool:
         """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
         return not any(
-            task.busy or task.state is not TaskState.RUNNING or task.is_ready(now) or task.waiting_bytes
+            task.busy or task.state is not TaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
             for task in self._tasks.values()
         )
 
@@ -299,9 +328,9 @@ class TaskManager:
     def to_pause(self) -> frozenset[TopicPartition]:
         """Return the partitions that are to be fetched no further from now on: more waits than is allowed, of one of
         them, or of all together."""
-        if not any(task.weight() for task in self._tasks.values()):
+        if not any(task.has_waiting() for task in self._tasks.values()):
             return frozenset()
-        most = 0 if self._queued_bytes() > self._limits.bytes else self._limits.records
+        most = self._most_waiting()
         new = {
             partition
             for partition, task in self._readers.items()
@@ -311,25 +340,39 @@ class TaskManager:
         return frozenset(new)
 
     def to_resume(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched again from now on: no more than half of that waits."""
-        if not self._paused or self._queued_bytes() > self._limits.bytes // 2:
+        """Return the partitions that are to be fetched again from now on: no more than half of that waits. While tasks
+        hold records, also those of which nothing waits: one of them is what a task waits for."""
+        if not self._paused:
             return frozenset()
-        again = {
-            partition
-            for partition in self._paused
-            if self._readers[partition].records(partition) <= self._limits.records // 2
-        }
+        if self._waiting_bytes() <= self._limits.bytes // 2:
+            most = self._limits.records // 2
+        elif self._any_holds():
+            most = 0
+        else:
+            return frozenset()
+        again = {partition for partition in self._paused if self._readers[partition].records(partition) <= most}
         self._paused -= again
         return frozenset(again)
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return how many records of each partition in `ends`, the ends of what the instance reads, no task has taken
-        yet: about, for offsets without a record count too."""
+        """Return how many records of each partition in `ends`, the ends of what the instance reads, no task has
+        processed yet: about, for offsets without a record count too."""
         return {
             p: max(end - self._readers[p].positions.get(p, end), 0) + self._readers[p].records(p)
             for p, end in ends.items()
             if p in self._readers
         }
 
-    def _queued_bytes(self) -> int:
-        return sum(task.queued_bytes() for task in self._tasks.values())
+    def _most_held(self) -> int:
+        """Return how many records of a partition a task may hold and still get more."""
+        return self._most_waiting() if self._any_holds() else self._limits.records
+
+    def _any_holds(self) -> bool:
+        return any(task.held for task in self._tasks.values())
+
+    def _most_waiting(self) -> int:
+        """Return how many records of a partition may wait and it is still fetched."""
+        return self._limits.records if self._waiting_bytes() <= self._limits.bytes else 0
+
+    def _waiting_bytes(self) -> int:
+        return sum(task.waiting_bytes() for task in self._tasks.values())

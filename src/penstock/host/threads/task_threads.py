@@ -38,6 +38,10 @@ class TaskThreads:
         """Let a thread, or a worker process, do `action`."""
         self._processing.do(action)
 
+    def end_hung(self, limit: str) -> None:
+        """End the worker processes that do not return within `limit`."""
+        self._processing.end_hung(limit)
+
     def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""
         self._restoring.put(action)

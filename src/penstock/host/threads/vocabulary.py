@@ -16,6 +16,7 @@ from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
 from penstock.state.api import Base
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.idling import InputWait
+from penstock.task.partition_group import BufferSize
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 GLOBAL_TASK = TaskId(-1, -1)
@@ -136,16 +137,17 @@ class EndsReached:
 class Ran:
     """A task has processed the records of a run, except those that have to wait.
 
-    output: what it sent. positions: the next offset of each partition. waiting_bytes: of the records that wait in the
-    task. next_wall_clock_ms: when it has something to do though no record arrives, None for never. commit_requested:
-    whether a processor asked for a commit. uncommitted_bytes: of its changes of state. records, nanoseconds: what it
-    processed, and how long that took. awaited: the partitions that the records which wait are waiting for.
+    output: what it sent. positions: the next offset of each partition. waiting: the records that wait in the task, by
+    partition, of those that have any. next_wall_clock_ms: when it has something to do though no record arrives, None
+    for never. commit_requested: whether a processor asked for a commit. uncommitted_bytes: of its changes of state.
+    records, nanoseconds: what it processed, and how long that took. awaited: the partitions that the records which wait
+    are waiting for.
     """
 
     task: TaskId
     output: Sequence[PartitionBatch] = ()
     positions: Mapping[TopicPartition, int] = field(default_factory=dict)
-    waiting_bytes: int = 0
+    waiting: Mapping[TopicPartition, BufferSize] = field(default_factory=dict)
     next_wall_clock_ms: int | None = None
     commit_requested: bool = False
     uncommitted_bytes: int = 0

@@ -27,6 +27,7 @@ from penstock.client.api import Admin
 from penstock.config import StreamsConfig
 from penstock.host.layout import Layout
 from penstock.host.sent_program import load_program
+from penstock.host.switching import switch_threads_often
 from penstock.host.tapped_records import encoded_records
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
@@ -60,6 +61,7 @@ def main(arguments: Sequence[str]) -> None:
     """Work for the parent: arguments are the descriptors of two connections, for tasks and for reads, and the pid of
     the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    switch_threads_often()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True)  # what functions print is seen when they print it

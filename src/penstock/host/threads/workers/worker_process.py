@@ -76,6 +76,7 @@ class WorkerProcess:
         self._unanswered: deque[WorkerAction] = deque()
         self._is_closed = False
         self._has_ended = False
+        self._killed_after = ""
         self._ready = threading.Event()
         self._refusal = ""
         ends = [socket.socketpair() for _ in range(2)]
@@ -124,6 +125,13 @@ class WorkerProcess:
             self._unanswered.append(action)
             self._sender.put(action)
             return True
+
+    def kill_if_busy(self, limit: str) -> None:
+        """Kill the process if it is doing something, after `limit`, which the error names."""
+        with self._lock:
+            if self._unanswered and not self._has_ended:
+                self._killed_after = limit
+                self._process.kill()
 
     def read(self, question: object) -> Any:
         """Return the answer to a read; raises what it raised there, InvalidStateStoreError if the worker is gone. From
@@ -187,6 +195,8 @@ class WorkerProcess:
         if self._is_closed:
             return
         how = _how(self._wait())
+        if self._killed_after:
+            how = f"was killed after {self._killed_after}"
         with self._lock:
             self._has_ended = True
             unanswered, self._unanswered = list(self._unanswered), deque()

@@ -103,6 +103,11 @@ class WorkerProcesses:
             self.close()
             raise
 
+    @property
+    def worker_count(self) -> int:
+        """How many processes there are."""
+        return len(self._workers)
+
     def pids(self) -> list[int]:
         """Return the ids of the processes."""
         return [worker.pid for worker in self._workers]
@@ -138,6 +143,11 @@ class WorkerProcesses:
                 self._ask(self._open[action.task], action)
             case _:
                 assert_never(action)
+
+    def end_hung(self, limit: str) -> None:
+        """Kill the workers that are doing something, after `limit`: other processes take their places."""
+        for worker in self._workers:
+            worker.kill_if_busy(limit)
 
     def _start(self, action: v.Start) -> None:
         task, state = action.task, action.state
@@ -200,7 +210,7 @@ class WorkerProcesses:
         error = WorkerDiedError(
             f"Worker process {pid} of {self._name} {how} while it ran {doing}. Its tasks are opened again from the "
             "last commit, in another process. If that happens again and again, a function or a library of the program "
-            "crashes with the records that come next, or there is too little memory.",
+            "crashes, or does not return, with the records that come next, or there is too little memory.",
             task,
             deaths,
         )
