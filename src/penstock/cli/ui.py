@@ -29,7 +29,7 @@ _OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "
 
 
 def _as_watcher(identity: Identity) -> Identity:
-    """Return by what the metrics of a process that watches are told from those of the application."""
+    """Return `identity` with a client id of its own: a watcher measures other things than the application."""
     return identity._replace(client_id=f"{identity.client_id}-watcher")
 
 

@@ -57,7 +57,7 @@ class Phase(Enum):
     ASKING = "ASKING"
     """The handler of uncaught exceptions decides."""
     TELLING = "TELLING"
-    """The group is told that the application ends."""
+    """The group learns that the application ends."""
     WAITING = "WAITING"
     """A time passes before tasks are opened again."""
     ENDING = "ENDING"
