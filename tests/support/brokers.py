@@ -48,10 +48,11 @@ def embedded_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker
 def real_kafka() -> Iterator[RealKafka]:
     """A real Kafka of one broker; the test is skipped where there is none."""
     require_kafka()
-    # A compaction begins after 15 seconds by default, and groups of Kafka Streams move tasks with each heartbeat, every
-    # five seconds.
+    # By default, a compaction begins after 15 seconds, a transaction is aborted up to ten seconds behind its time-out,
+    # and groups of Kafka Streams move tasks with each heartbeat, every five seconds.
     settings = {
         "log.cleaner.backoff.ms": "100",
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
         "group.streams.initial.rebalance.delay.ms": "0",
         "group.streams.min.assignment.interval.ms": "0",
         "group.streams.assignment.interval.ms": "0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,39 +12,59 @@ from rich.table import Table
 
 from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
+from penstock.client.api import GroupMember
 from penstock.errors import counted
-from penstock.host.threads.takeover import Input, Takeover, plan_takeover
+from penstock.host.threads.takeover import WATCH_SECONDS, Input, Takeover, plan_takeover, remove_dead_members
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP
 
 
 def takeover(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Remove the members that the other application left in the group, instead of waiting for "
+            "session.timeout.ms. You assert that all of its instances have ended: nothing can prove it. The command "
+            f"fails if a removed member joins again within {WATCH_SECONDS:.0f} s. An instance that is stuck for longer "
+            "is not found; it cannot commit any more, but with at_least_once it may still write records.",
+        ),
+    ] = False,
     as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Show which offsets and stores `penstock run --host threads` would take over from another application with this
-    application.id, such as one of Kafka Streams in Java, or why it cannot. Changes nothing.
+    application.id, such as one of Kafka Streams in Java, or why it cannot. Changes nothing without --force.
 
     The exit code is 1 if something prevents it.
     """
     program = load_program(file)
     configured = program.configured(parsed_settings(config))
     built = built_topology(program.topology, configured.required("application.id"))
-    plan = plan_takeover(built, configured.overridden(built.config_overrides))
+    configured = configured.overridden(built.config_overrides)
+    removed = remove_dead_members(configured, WATCH_SECONDS) if force else ()
+    plan = plan_takeover(built, configured)
     if as_json:
-        print_json(_as_json(plan))
+        print_json(_as_json(plan, removed))
     else:
+        if removed:
+            out.print(f"Removed from the group: {', '.join(each.member_id for each in removed)}", markup=False)
         _show(plan)
     if plan.obstacles:
         raise typer.Exit(FAILED)
 
 
-def _as_json(plan: Takeover) -> dict[str, Any]:
+def _as_json(plan: Takeover, removed: Sequence[GroupMember]) -> dict[str, Any]:
     group = plan.group
-    members = [{"member": one.member_id, "client": one.client_id, "host": one.host} for one in group.members]
     return {
-        "group": {"id": group.group_id, "type": group.group_type, "state": group.state, "members": members},
+        "removed": _members(removed),
+        "group": {
+            "id": group.group_id,
+            "type": group.group_type,
+            "state": group.state,
+            "members": _members(group.members),
+        },
         "inputs": [
             {
                 "topic": each.partition.topic,
@@ -60,6 +81,10 @@ def _as_json(plan: Takeover) -> dict[str, Any]:
     }
 
 
+def _members(members: Sequence[GroupMember]) -> list[dict[str, str]]:
+    return [{"member": one.member_id, "client": one.client_id, "host": one.host} for one in members]
+
+
 def _show(plan: Takeover) -> None:
     members = counted(len(plan.group.members), "member")
     out.print(f"Group {plan.group.group_id}: {plan.group.state}, {members}", markup=False)
@@ -74,7 +99,7 @@ def _show(plan: Takeover) -> None:
     for warning in plan.warnings:
         out.print(f"Note: {warning}", markup=False)
     for obstacle in plan.obstacles:
-        out.print(f"In the way: {obstacle}", markup=False)
+        out.print(f"Problem: {obstacle}", markup=False)
     if not plan.obstacles:
         out.print(
             "A start continues from there. Make sure that the serdes, and the operators of the same names, do the same "

@@ -117,6 +117,8 @@ class StreamTableGraceJoin(StreamTableJoin):
         self._stream_time = ObservedStreamTime(self._metadata, self._buffer_name)
         self._sequence_entry = f"{self._buffer_name}/sequence"
         self._min_time_entry = f"{self._buffer_name}/min_time"
+        if self._sequence_entry not in self._metadata:
+            self._take_over_waiting()
 
     def process(self, record: Record[Any, Any]) -> None:
         """Join the record immediately if it is late; otherwise hold it, and join the records that have waited long
@@ -133,6 +135,15 @@ class StreamTableGraceJoin(StreamTableJoin):
         due = self._stream_time.advance(record.timestamp) - self._grace_period_ms
         if self._metadata.get(self._min_time_entry, LONG_MAX) <= due:
             self._join_due(due)
+
+    def _take_over_waiting(self) -> None:
+        """Continue with a buffer that Kafka Streams has filled: it keeps neither entry. A new record must not get the
+        sequence number of one that waits: with the same time and key, it would replace it."""
+        with self._buffer.all() as waiting:
+            places = [place for place, _ in waiting]
+        if places:
+            self._metadata[self._sequence_entry] = max(place.sequence for place in places)
+            self._metadata[self._min_time_entry] = places[0].timestamp
 
     def _wait(self, record: Record[Any, Any]) -> None:
         metadata = self._metadata

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
@@ -12,15 +14,23 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
+from penstock.errors import StreamsError
 from penstock.host.committing import PartitionMetadata
-from penstock.host.threads.takeover import Input, Store, Takeover, plan_takeover, topic_changes
+from penstock.host.threads.takeover import (
+    Input,
+    Store,
+    Takeover,
+    plan_takeover,
+    remove_dead_members,
+    topic_changes,
+)
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.serdes import Serdes
 from penstock.windows import TimeWindows
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 
 pytestmark = EMBEDDED_ONLY
 
@@ -45,6 +55,14 @@ class Counting:
         for key in keys:
             producer.send(topic, key, value, 0, 5)
         producer.close()
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """Return a member of the group that has its assignment."""
+        given = {"bootstrap.servers": self.servers, "group.id": self.name, "client.id": "shop", **settings}
+        consumer = Consumer(given)
+        consumer.subscribe([self.source])
+        assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
+        return consumer
 
     def built(self) -> BuiltTopology:
         builder = StreamsBuilder()
@@ -96,16 +114,53 @@ def test_a_missing_topic_is_an_obstacle(counting: Counting) -> None:
 
 def test_members_of_another_program_are_an_obstacle(counting: Counting) -> None:
     counting.make(counting.source)
-    settings = {"bootstrap.servers": counting.servers, "group.id": counting.name, "client.id": "shop"}
-    consumer = Consumer(settings)
-    consumer.subscribe([counting.source])
+    consumer = counting.consumer()
     try:
-        assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
         [obstacle] = counting.plan().obstacles
     finally:
         consumer.close()
     assert obstacle.startswith(f"The group {counting.name} has 1 member: shop at ")
     assert "Stop the application" in obstacle
+
+
+def test_members_that_did_not_leave_can_be_removed(counting: Counting) -> None:
+    counting.make(counting.source)
+    assert remove_dead_members(counting.config, 0) == ()
+    counting.consumer(**{"group.instance.id": "1"}).close()  # a static member does not leave
+    assert len(counting.plan().obstacles) == 1
+    [member] = remove_dead_members(counting.config, 0.5)
+    assert member.client_id == "shop"
+    assert counting.plan().obstacles == ()
+
+
+def test_a_removed_member_that_comes_back_is_an_application_that_runs(counting: Counting) -> None:
+    counting.make(counting.source)
+    consumer, ended = counting.consumer(**{"heartbeat.interval.ms": 100}), threading.Event()
+
+    def poll() -> None:
+        while not ended.is_set():
+            consumer.poll(0.1)
+
+    polling = threading.Thread(target=poll)
+    polling.start()
+    try:
+        with pytest.raises(StreamsError, match=r"shop at .* joined again .* the application still runs"):
+            remove_dead_members(counting.config, WAIT_SECONDS)
+    finally:
+        ended.set()
+        polling.join()
+        consumer.close()
+
+
+def test_members_of_a_group_that_is_not_classic_are_not_removed(counting: Counting) -> None:
+    counting.make(counting.source)
+    consumer = counting.consumer(**{"group.protocol": "consumer"})
+    try:
+        with pytest.raises(StreamsError, match="is of the type consumer"):
+            remove_dead_members(counting.config, 0)
+        assert len(counting.admin.describe_group(counting.name).members) == 1
+    finally:
+        consumer.close()
 
 
 def test_stores_of_other_names_and_offsets_of_other_topics_are_obstacles(counting: Counting) -> None:

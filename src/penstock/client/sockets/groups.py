@@ -1,7 +1,9 @@
-"""Groups of the protocol of Kafka Streams (KIP-1071), which librdkafka does not describe."""
+"""What librdkafka cannot do with groups: describe those of the protocol of Kafka Streams (KIP-1071), and remove members
+of classic ones."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +17,7 @@ from penstock.record import TopicPartition
 from penstock.wire.codec import Message
 
 STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
+LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
 
 
 def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | None:
@@ -62,3 +65,35 @@ def _member(answer: Message, read: dict[str, tuple[str, ...]]) -> GroupMember:
         for number in tasks["partitions"]
     )
     return GroupMember(answer["member_id"], answer["client_id"], answer["client_host"], tuple(partitions))
+
+
+def remove_members(cluster: Cluster, group: str, member_ids: Collection[str], reason: str) -> None:
+    """Remove members from a classic group as if they had left (Kafka class: RemoveMembersFromConsumerGroupOptions).
+    Those that are no longer in the group are left out.
+
+    A member that still runs learns of it at its next heartbeat, and joins again under another id.
+
+    Args:
+        cluster: the brokers.
+        group: the id of the group.
+        member_ids: the ids of the members, static ones too.
+        reason: for the log of the broker.
+
+    Raises:
+        GroupAuthorizationError: a right is missing.
+        KafkaError: the brokers do not answer, or refuse.
+    """
+    if not member_ids:
+        return
+    doing, right = f"removing members of the group {group!r}", Right("READ", "group", group)
+    members = [{"member_id": each, "group_instance_id": None, "reason": reason} for each in member_ids]
+
+    def ask() -> None:
+        node = cluster.coordinator(GROUP, group, doing, right)
+        answer = cluster.ask(node, LEAVE_GROUP, {"group_id": group, "members": members}, doing)
+        cluster.check(answer, doing, right)
+        for one in answer["members"]:
+            if one["error_code"] != ErrorCode.unknown_member_id:
+                cluster.check(one, doing, right)
+
+    cluster.repeat(ask)

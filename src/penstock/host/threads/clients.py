@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.sockets.cluster import Cluster
+from penstock.client.sockets.groups import remove_members
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 
 
 class GroupAdmin(ConfluentAdmin):
-    """Reads and commits the text beside offsets as it is, which librdkafka does not. One thread does so."""
+    """Does what librdkafka cannot do with groups: reads and commits the text beside offsets as it is, and removes
+    members. One thread does so."""
 
     def __init__(self, config: StreamsConfig) -> None:
         """Connect when first used."""
@@ -29,6 +31,10 @@ class GroupAdmin(ConfluentAdmin):
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` for `group`, which must have no members; see `Admin`."""
         commit_offsets(self._cluster, group, offsets)
+
+    def remove_members(self, group: str, member_ids: Collection[str], reason: str) -> None:
+        """Remove members of the classic `group`; see `penstock.client.sockets.groups.remove_members`."""
+        remove_members(self._cluster, group, member_ids, reason)
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""

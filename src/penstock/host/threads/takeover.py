@@ -1,17 +1,19 @@
 """What an instance would take over from the application that had its group before, such as one of Kafka Streams in
 Java: offsets and changelogs; and what is in the way. A start takes over: names, offsets and bytes are the same.
 
-This only reads. It cannot check that operators and serdes do the same as in the other program.
+Only `remove_dead_members` changes anything. It cannot be checked here that operators and serdes do the same as in the
+other program.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from penstock.client.api import Admin, Fetcher, GroupDescription, OffsetAndMetadata
+from penstock.client.api import Admin, Fetcher, GroupDescription, GroupMember, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
@@ -20,6 +22,7 @@ from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCom
 from penstock.host.committing import PartitionMetadata, check_has_state
 from penstock.host.internal_topics import wrong_partitions
 from penstock.host.layout import Layout, layout_of
+from penstock.host.threads.clients import GroupAdmin
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
@@ -40,6 +43,11 @@ _INTERNAL: Final = ("-changelog", "-repartition")
 
 _TRIED_RECORDS: Final = 100
 """The last records of each changelog partition that must be of its store."""
+
+
+WATCH_SECONDS: Final = 10.0
+"""How long removed members have time to come back: three times the default of heartbeat.interval.ms."""
+_PAUSE_SECONDS: Final = 0.2
 
 
 class Input(NamedTuple):
@@ -102,19 +110,64 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         return _Inspection(layout, topics, admin, fetcher, committed).completed(found)
 
 
+def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[GroupMember, ...]:
+    """Remove the members of the group of an application that has ended, and return them.
+
+    The caller asserts that the application has ended: brokers do not tell when a member sent its last heartbeat. One
+    that still runs learns of its removal at its next heartbeat and joins again, which is looked for here. One that is
+    stuck for longer than `watch_s` is not found; brokers take no offsets from it, nor transactions with offsets.
+
+    Args:
+        config: with the application.id and brokers.
+        watch_s: how long (s) members that run have time to come back.
+
+    Raises:
+        StreamsError: a member came back, or the group is not a classic one.
+        KafkaError: brokers do not answer, or refuse.
+    """
+    group = str(config.required("application.id"))
+    admin = GroupAdmin(config)
+    try:
+        found = admin.describe_group(group)
+        if not found.members:
+            return ()
+        if found.group_type.lower() != "classic":
+            raise StreamsError(
+                f"The group {group} is of the type {found.group_type.lower()}, and members can be removed from classic "
+                "groups only. Wait until the sessions of its members have timed out."
+            )
+        admin.remove_members(group, [member.member_id for member in found.members], "penstock takeover --force")
+        deadline = time.monotonic() + watch_s
+        while True:
+            if back := admin.describe_group(group).members:
+                raise StreamsError(
+                    f"{counted(len(back), 'member')} of the group {group} ({_clients(back)}) joined again after being "
+                    "removed: the application still runs. Stop all of its instances first."
+                )
+            if time.monotonic() >= deadline:
+                return found.members
+            time.sleep(_PAUSE_SECONDS)
+    finally:
+        admin.close()
+
+
 def members_in_the_way(group: GroupDescription) -> Iterator[str]:
     """Yield why nobody else can commit offsets of `group` now."""
     if group.members:
-        clients = ", ".join(sorted({f"{member.client_id} at {member.host}" for member in group.members}))
         yield (
-            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {clients}. Stop the application "
-            "that they are of; a member that did not leave is in the group until its session.timeout.ms has passed."
+            f"The group {group.group_id} has {counted(len(group.members), 'member')}: {_clients(group.members)}. Stop "
+            "the application that they are of. A member that did not leave stays in the group until its "
+            "session.timeout.ms has passed, or until `penstock takeover --force` removes it."
         )
     elif group.group_type.lower() == "streams":
         yield (
             f"The group {group.group_id} is of the type streams (group.protocol=streams), which other members cannot "
             "join. Save its offsets (penstock groups describe), delete the group, and set them again."
         )
+
+
+def _clients(members: Iterable[GroupMember]) -> str:
+    return ", ".join(sorted({f"{member.client_id} at {member.host}" for member in members}))
 
 
 def unfit_topics(layout: Layout, topics: Mapping[str, int], admin: Admin, fetcher: Fetcher) -> Iterator[str]:

@@ -36,8 +36,8 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * The topology of `twin.py` in Java. Reads one command per line and answers each with a line:
- * "start APPLICATION SERVERS STATE_DIR GUARANTEE STORE_FORMAT INPUTS" answers when all tasks run, "close APPLICATION"
- * when it has left its group, "kill" ends the process.
+ * "start APPLICATION SERVERS STATE_DIR GUARANTEE STORE_FORMAT INPUTS COMMIT_INTERVAL_MS" answers when all tasks run,
+ * "close APPLICATION" when it has left its group.
  */
 public final class Twin {
     private static final Serde<String> STRING = Serdes.String();
@@ -76,7 +76,9 @@ public final class Twin {
         config.put(StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class);
         config.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
-        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
+        final int commitIntervalMs = Integer.parseInt(command[7]);
+        config.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, commitIntervalMs);
+        config.put(StreamsConfig.producerPrefix("transaction.timeout.ms"), Math.max(10_000, commitIntervalMs));
         config.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 86_400_000);
         config.put(StreamsConfig.REPLICATION_FACTOR_CONFIG, 1);
         config.put("__emit.interval.ms.kstreams.outer.join.spurious.results.fix__", 0L);

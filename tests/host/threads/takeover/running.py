@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import queue
 import subprocess
@@ -44,14 +45,18 @@ class JavaTwin:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        """End the process, with all applications in it, by SIGKILL."""
         self._process.kill()
         self._process.communicate()
 
-    def start(self, place: Application, directory: Path) -> None:
+    def start(self, place: Application, directory: Path, commit_interval_ms: int = 100) -> None:
         """Start an application with its state in `directory`, and wait until its tasks run."""
         settings = place.settings
-        words = place.servers, str(directory), settings["processing.guarantee"]
-        self._command("start", place.name, *words, settings["dsl.store.format"].upper(), place.inputs)
+        words = place.servers, str(directory), settings["processing.guarantee"], settings["dsl.store.format"].upper()
+        self._command("start", place.name, *words, place.inputs, str(commit_interval_ms))
         self._wait(f"running {place.name}")
 
     def close(self, place: Application) -> None:
@@ -126,6 +131,12 @@ class Application:
         """Return the partitions that it reads."""
         ends = ("-changelog", "-out-")
         return [each for each in self.partitions() if not any(end in each.topic for end in ends)]
+
+    def in_transaction(self) -> list[TopicPartition]:
+        """Return the partitions with records of a transaction that is open."""
+        partitions = self.partitions()
+        ends, stable = self.admin.end_offsets(partitions), self.admin.end_offsets(partitions, read_committed=True)
+        return [each for each in partitions if stable[each] != ends[each]]
 
     def committed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return what the group has committed."""
@@ -212,6 +223,17 @@ def split(given: Sequence[twin.Input], parts: int) -> list[list[twin.Input]]:
         [each for rows in topics.values() for each in rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]]
         for part in range(parts)
     ]
+
+
+def split_as_taken(given: Sequence[twin.Input], parts: int) -> list[list[twin.Input]]:
+    """Return the records in parts, each with what tasks take after the one before: tasks take the records in the same
+    order, whether they have all parts at once or one after the other."""
+    made: list[list[twin.Input]] = [[] for _ in range(parts)]
+    for group, partition in itertools.product(twin.GROUPS, range(twin.PARTITIONS)):
+        rows = list(twin.as_taken([each for each in given if each.partition == partition], group))
+        for part, own in enumerate(made):
+            own += rows[part * len(rows) // parts : (part + 1) * len(rows) // parts]
+    return made
 
 
 RECORDED = Path(__file__).with_name("java.json")

@@ -170,3 +170,24 @@ def test_an_application_goes_on_where_kafka_streams_has_stopped(store_format: st
             assert {key: found[name][key] for key in expected[name]} == expected[name]
         else:
             assert found[name] == expected[name], name
+
+
+def test_a_sale_does_not_replace_one_that_waits_since_kafka_streams() -> None:
+    place = Place("default")
+    place.write(0)
+    place.restore_what_java_left()
+    changelog = TopicPartition(f"{place.name}-priced-Buffer-changelog", 0)
+    waiting = {each.key: each for each in place.rows(changelog)}
+    first = min((key for key, each in waiting.items() if each.value is not None), key=lambda key: key[-4:])
+    time, key, number = int.from_bytes(first[1:9]), first[9:-4], int.from_bytes(first[-4:])
+    others = [(b"other", b"0", time, 0, ())] * (number - 1)
+    later = (b"other", b"0", time + 20 * twin.SECOND, 0, ())
+    sales = RecordBatch.of([*others, (key, b"new", time, 0, ()), later])
+    price = RecordBatch.of([(key, b"9", time, 0, ())])
+    place.broker.append([PartitionBatch(f"{place.inputs}prices", 0, price)])
+    place.broker.append([PartitionBatch(f"{place.inputs}sales", 0, sales)])
+    place.run()
+    output = place.rows(TopicPartition(f"{place.name}-out-sales", 0))
+    joined = [each.value for each in output if (each.key, each.timestamp) == (key, time)]
+    assert len(joined) == 2
+    assert joined[-1] == b"new@9"

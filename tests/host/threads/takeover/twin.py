@@ -241,7 +241,7 @@ def expected(parts: Sequence[Sequence[Input]], config: Mapping[str, Any]) -> lis
         with TopologyTestDriver(topology("", "app"), {"application.id": "app", **config}) as driver:
             for part, made in zip(parts, rows, strict=True):
                 own = [each for each in part if each.partition in partitions]
-                for each in itertools.chain.from_iterable(_as_taken(own, group) for group in groups):
+                for each in itertools.chain.from_iterable(as_taken(own, group) for group in groups):
                     value = None if each.value is None else each.value.encode()
                     driver.pipe_bytes(each.topic, each.key.encode(), value, each.timestamp, each.headers)
                 made += [
@@ -252,8 +252,8 @@ def expected(parts: Sequence[Sequence[Input]], config: Mapping[str, Any]) -> lis
     return rows
 
 
-def _as_taken(given: Sequence[Input], topics: Sequence[str]) -> Iterable[Input]:
-    """Return records of several topics in the order in which a task takes them: the one with the smallest time of those
+def as_taken(given: Sequence[Input], topics: Sequence[str]) -> Iterable[Input]:
+    """Yield records of several topics in the order in which a task takes them: the one with the smallest time of those
     that are next in their topics."""
     queues = {topic: [each for each in reversed(given) if each.topic == topic] for topic in topics}
     while any(queues.values()):
