@@ -158,9 +158,8 @@ class TaskRunner:
                 return v.Failed(error, action.task)
 
     def open_tasks(self) -> list[TaskId]:
-        """Return the tasks of the topology that are open; from any thread."""
-        with self._lock:
-            return sorted(self._tasks.keys() - {GLOBAL_TASK})
+        """Return the tasks of the topology that are open; from any thread, also while a function does not return."""
+        return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # the copy is made in one step
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
