@@ -34,14 +34,20 @@ _WARM_UP_EPOCHS: Final = 5
 _LOOK_SECONDS: Final = 0.5
 
 
-def measure_family(bootstrap: str, guarantee: str, family: str, records: int, distinct_keys: int) -> dict[str, Any]:
+def measure_family(
+    bootstrap: str, guarantee: str, family: str, records: int, distinct_keys: int, changelog_topics: bool = False
+) -> dict[str, Any]:
     """Run `records` records of `distinct_keys` keys through a family; return the rate over the warm part of the run,
-    and the largest memory of a worker in it."""
+    and the largest memory of a worker in it. changelog_topics: whether it writes them too."""
     chosen = FAMILIES[family]
     builder = StreamsBuilder()
     chosen.build(builder)
     names = {*chosen.topics, *chosen.tables, OUTPUT}
-    config = {**chosen.config, "processing.guarantee": guarantee}
+    config = {
+        **chosen.config,
+        "processing.guarantee": guarantee,
+        "penstock.changelog.topics": changelog_topics,
+    }
     running = application(builder.build(), bootstrap, APPLICATION, **config)
     with topics(bootstrap, *sorted(names)), running as streams:
         for table in chosen.tables:

@@ -2,9 +2,10 @@
 
     python benchmarks/spark.py [--records N] [--only NAME,...] [--keys N] [--bootstrap HOST:PORT] [--json]
 
-Names are those of FAMILIES, `keys` (a count over 10,000 keys and over as many as records, with the memory of a worker)
-and `idle` (an epoch in which one task of 128 has a record). The word count beside its rivals, and the latency of epochs
-with little data, are in word_count.py. What was found is in README.md.
+Names are those of FAMILIES, `keys` (a count over 10,000 keys and over as many as records, with the memory of a worker),
+`changelogs` (the same with `penstock.changelog.topics`) and `idle` (an epoch in which one task of 128 has a record).
+The word count beside its rivals, and the latency of epochs with little data, are in word_count.py. What was found is
+in README.md.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ FAMILIES: Final = {
 """The families that are measured, and the records a second that are aimed at."""
 
 IDLE_EPOCHS: Final = 20
+OTHERS: Final = ("keys", "changelogs", "idle")
+"""What is measured besides families."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the arguments ask for."""
     options = _parser().parse_args(arguments)
     asked = options.only.split(",")
-    unknown = [name for name in asked if name not in (*FAMILIES, "keys", "idle")]
+    unknown = [name for name in asked if name not in (*FAMILIES, *OTHERS)]
     if unknown:
-        print(f"--only knows {', '.join((*FAMILIES, 'keys', 'idle'))}; not {', '.join(unknown)}", file=sys.stderr)
+        print(f"--only knows {', '.join((*FAMILIES, *OTHERS))}; not {', '.join(unknown)}", file=sys.stderr)
         return 2
     results: list[dict[str, Any]] = []
     missing: dict[str, str] = {}
@@ -63,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--records", type=int, default=1_000_000, help="records of a family (%(default)s)")
     parser.add_argument("--keys", type=int, default=2_000_000, help="distinct keys of `keys` (%(default)s)")
-    parser.add_argument("--only", default=",".join((*FAMILIES, "keys", "idle")), help="names, with commas between")
+    parser.add_argument("--only", default=",".join((*FAMILIES, *OTHERS)), help="names, with commas between")
     parser.add_argument("--bootstrap", help="use this Kafka, and start no broker")
     return parser
 
@@ -76,12 +79,13 @@ def _contests(options: argparse.Namespace, asked: Sequence[str], broker: Broker)
         for name in FAMILIES
         if name in asked
     ]
-    if "keys" in asked:
-        contests += [
-            {"name": f"count, {keys:,} keys", "run": "family", "family": "count", "distinct_keys": keys, **common}
-            | {"records": options.keys}
-            for keys in (KEYS, options.keys)
-        ]
+    for name, suffix in (("keys", ""), ("changelogs", ", changelog topics")):
+        if name in asked:
+            contests += [
+                {"name": f"count, {keys:,} keys{suffix}", "run": "family", "family": "count", "distinct_keys": keys}
+                | {"records": options.keys, "changelog_topics": name == "changelogs", **common}
+                for keys in (KEYS, options.keys)
+            ]
     if "idle" in asked:
         contests.append({"name": "idle", "run": "idle", "bootstrap": broker.bootstrap, "epochs": IDLE_EPOCHS})
     return contests
