@@ -40,7 +40,7 @@ from penstock.termination import terminating
 
 if TYPE_CHECKING:
     from penstock.application.comparison import Compare
-from penstock.application.running_topology import RunningTopology
+    from penstock.application.running_topology import RunningTopology
 
 _log = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -21,10 +22,10 @@ from penstock.errors import StreamsError
 
 DEFAULT_PORT: Final = 9092
 FAILED, INTERRUPTED = 1, 130
-out: Final = Console(highlight=False, soft_wrap=True)
+out: Final = Console(highlight=False, soft_wrap=True, emoji=False)
 """For what a command answers."""
 
-err: Final = Console(stderr=True, highlight=False, soft_wrap=True)
+err: Final = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 """For everything else: progress, hints, errors."""
 
 Settings = Annotated[
@@ -68,7 +69,8 @@ def parsed_time(text: str) -> int:
 
 def print_json(answer: Any) -> None:
     """Print an answer of a command for programs."""
-    out.print(orjson.dumps(answer).decode(), markup=False)
+    sys.stdout.write(orjson.dumps(answer).decode() + "\n")
+    sys.stdout.flush()
 
 
 def report(error: BaseException) -> None:
