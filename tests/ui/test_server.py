@@ -18,10 +18,13 @@ import pytest
 
 from penstock import KafkaStreams, KafkaStreamsNamedTopologyWrapper
 from penstock.errors import ConfigError
+from penstock.host.api import State
+from penstock.host.named import NamedHosts
 from penstock.ui.answers import Answers
 from tests.support.waiting import until
 from tests.test_named_topologies import Hosts, named
-from tests.ui.conftest import CONFIG, UiHost, word_count
+from tests.test_streams import TestHost
+from tests.ui.conftest import CONFIG, Tasks, UiHost, word_count
 
 ROOT = Path(__file__).parents[2]
 
@@ -215,10 +218,52 @@ def test_named_topologies_are_shown_by_name(
         streams.close()
 
 
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        ((State.RUNNING, State.REBALANCING), State.REBALANCING),
+        ((None, State.REBALANCING), State.REBALANCING),
+        ((State.RUNNING, None), State.RUNNING),
+        ((State.NOT_RUNNING, State.RUNNING), State.RUNNING),
+        ((None, State.NOT_RUNNING), None),
+        ((State.NOT_RUNNING, State.NOT_RUNNING), State.NOT_RUNNING),
+    ],
+)
+def test_named_topologies_that_are_watched_have_a_state_together(
+    seen: tuple[State | None, State | None], expected: State | None
+) -> None:
+    hosts = NamedHosts()
+    for name, state in zip(("a", "b"), seen, strict=True):
+        host = UiHost()
+        host.figures = {"watched": True, "seen_state": state}
+        hosts.add(name, host)
+    assert hosts.statistics()["seen_state"] is expected
+
+
+def test_the_members_of_several_groups_are_added_up(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = Hosts()
+    monkeypatch.setattr("penstock.named_topologies.open_host", hosts.open)
+    group = {"type": "consumer", "state": "Stable", "members": [{"member": "m", "client": "c", "host": "h"}]}
+    figures = {"watched": True, "unseen": "Output.", "seen_state": State.RUNNING, "group": group}
+    monkeypatch.setattr(TestHost, "statistics", lambda host: figures)
+    monkeypatch.setattr(TestHost, "queries", lambda host: Tasks(host.built))
+    streams = KafkaStreamsNamedTopologyWrapper({**CONFIG, "penstock.ui.port": 0})
+    try:
+        streams.start([named(streams, "a"), named(streams, "b")])
+        address = address_in(capsys.readouterr().err)
+        assert until(lambda: get(f"{address}api/v1/overview")["members"] == 2)
+        with urlopen(address, timeout=60) as answer:
+            assert "Its groups have 2 members." in answer.read().decode()
+    finally:
+        streams.close()
+
+
 ENDS = """
 import sys
 from penstock import KafkaStreams, StreamsBuilder
-from tests.ui.conftest import CONFIG, UiHost, word_count
+from tests.ui.conftest import CONFIG, Tasks, UiHost, word_count
 import penstock.streams
 from urllib.request import urlopen
 host = UiHost()

@@ -18,6 +18,9 @@ from penstock.host.api import Host, HostListener, State, StreamThreadExceptionRe
 _FAILED_CLOSE_MS = 60_000
 _OF_WATCHING = ("watched", "unseen")
 """What hosts say that only watch an application: all of them say the same."""
+_SEEN_STATES = (State.REBALANCING, State.RUNNING, None, State.NOT_RUNNING)
+"""What is seen of topologies that other processes run. The first one that is seen of any is that of all of them: one
+that is not seen may run."""
 _SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
 
 
@@ -141,7 +144,7 @@ class NamedHosts:
         watching = {key: figures[key] for figures in each.values() for key in _OF_WATCHING if key in figures}
         seen = {figures["seen_state"] for figures in each.values() if "seen_state" in figures}
         if seen:
-            watching["seen_state"] = seen.pop() if len(seen) == 1 else None
+            watching["seen_state"] = next(state for state in _SEEN_STATES if state in seen)
         return {**sums, **watching, "topologies": each}
 
     def _all(self) -> list[Host]:

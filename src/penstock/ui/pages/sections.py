@@ -40,7 +40,7 @@ def state_line(answer: Answer) -> Markup:
         state, since = "PAUSED", answer["paused_since_ms"]
     keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
     if answer["watched"]:
-        badge, does = element("strong", "WATCHED", class_="state created"), _run_by(state, answer["members"])
+        badge, does = element("strong", "WATCHED", class_="state created"), _run_by(state, answer["members"], len(answer["topologies"]))
     else:
         badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
         does = f"since {time_text(since)}."
@@ -52,17 +52,16 @@ def state_line(answer: Answer) -> Markup:
     return joined(lines)
 
 
-def _run_by(state: str | None, members: int | None) -> str:
-    """Return who runs an application that this process watches. state: what was seen of it. members: of its group, None
-    if it has none."""
+def _run_by(state: str | None, members: int | None, groups: int) -> str:
+    """Return who runs an application that this process watches. state: what was seen of it. members: of its groups,
+    None if it has none. groups: how many it has: one for each topology."""
     if state is None:
         why = "its last commit is more than a minute old" if members is None else "the brokers do not answer"
         return f"Whether another process runs it cannot be seen: {why}."
     if members is None:
         return "Another process runs it: its last commit is recent."
-    return (
-        f"Its group has {counted(members, 'member')}." if members else "No process runs it: its group has no members."
-    )
+    its = "its group has" if groups == 1 else "its groups have"
+    return f"{its.capitalize()} {counted(members, 'member')}." if members else f"No process runs it: {its} no members."
 
 
 def _keeps_up(answer: Answer) -> str:
