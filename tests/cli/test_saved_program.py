@@ -12,7 +12,7 @@ import pytest
 
 from penstock.cli import program_process, saved_program
 from penstock.cli.program import ProgramError, load_program
-from penstock.cli.program_process import Answer, ProgramProcess
+from penstock.cli.program_process import Answer, Order, ProgramProcess
 from penstock.cli.saved_program import SavedProgram
 from penstock.errors import StreamsError
 
@@ -109,6 +109,62 @@ def test_a_program_that_does_not_end_loading_is_killed(
     with pytest.raises(ProgramError, match=r"it did not finish loading within 0 s"):
         saved.compare()
     assert starts[0].ended() == -9
+
+
+def test_modules_that_only_the_saved_program_imports_count(
+    saved: Saved, starts: list[ProgramProcess], tmp_path: Path
+) -> None:
+    added = tmp_path / "added_to_saved_program.py"
+    added.write_text("1 / 0\n")
+    saved.file.write_text("import added_to_saved_program\n" + PROGRAM)
+    for _ in range(2):
+        with pytest.raises(ProgramError, match="ZeroDivisionError"):
+            saved.compare()
+    added.write_text("(\n")
+    with pytest.raises(ProgramError, match="SyntaxError"):
+        saved.compare()
+    added.write_text("# works\n")
+    assert saved.compare() == saved.compare() == []
+    assert len(starts) == 3
+    added.write_text("raise ValueError('no more')\n")
+    with pytest.raises(ProgramError, match="no more"):
+        saved.compare()
+
+
+def test_a_change_while_a_program_is_loaded_is_a_change(saved: Saved) -> None:
+    saves_itself = "from pathlib import Path\nPath(__file__).write_text('topology = None')\n"
+    saved.file.write_text(PROGRAM + saves_itself)
+    program = load_program(saved.file)
+    with pytest.raises(ProgramError, match="was saved since the start"):
+        SavedProgram(program, {}, program.configured({})).compare()
+
+
+def test_a_process_that_ended_while_it_loaded_the_program_is_started_again(
+    saved: Saved, starts: list[ProgramProcess], tmp_path: Path
+) -> None:
+    once = tmp_path / "once"
+    once.touch()
+    ends_once = f"import os\nif os.path.exists({str(once)!r}):\n    os.remove({str(once)!r})\n    os._exit(3)\n"
+    saved.file.write_text(ends_once + PROGRAM)
+    with pytest.raises(ProgramError, match="the process ended while it loaded the program, code 3"):
+        saved.compare()
+    assert saved.compare() == []
+    assert len(starts) == 2
+
+
+def test_what_a_program_has_started_is_killed_with_it(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    program = tmp_path / "starts.py"
+    program.write_text(
+        f"import subprocess, threading\nsubprocess.Popen(['sleep', '600'], stdout=open({str(told)!r}, 'wb'))\n"
+        f"open({str(told)!r}, 'w').write('x')\nthreading.Event().wait()\n"
+    )
+    process = ProgramProcess(Order(str(program), {}, False, False, None), prints_to_stderr=True)
+    with told.open("rb") as reading:  # waits for the program
+        assert reading.read(1) == b"x"
+        process.close(0.1)
+        assert reading.read() == b""  # whoever could write there has ended
 
 
 def test_only_one_request_loads_it(saved: Saved, monkeypatch: pytest.MonkeyPatch) -> None:

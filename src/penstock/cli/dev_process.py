@@ -17,7 +17,7 @@ import msgspec
 
 from penstock import savepoints
 from penstock.cli.common import FAILED, report, set_verbose
-from penstock.cli.program import Program, load_program
+from penstock.cli.program import Program, file_state, load_program, modules_beside
 from penstock.cli.program_process import Answer, Order
 from penstock.cli.run import create_missing_topics, run_program
 from penstock.config import StreamsConfig
@@ -32,13 +32,16 @@ def main() -> None:
     set_verbose(order.verbose)
     with terminating():
         with open(int(sys.argv[1]), "wb") as answers:
+            path = Path(order.path)
+            before = file_state(path)
             try:
-                program = load_program(Path(order.path))
+                program = load_program(path)
                 config = program.configured(order.overrides)
                 answer = _answer(program, config, order)
             except (StreamsError, OSError, ValueError) as error:
                 notes = vars(error).get("__notes__", ())
-                answer = Answer(error="\n".join([str(error), *notes]))
+                files = {**modules_beside(path, error), str(path): before}
+                answer = Answer(error="\n".join([str(error), *notes]), files=files)
             answers.write(msgspec.json.encode(answer))
         if not sys.stdin.buffer.readline():
             return
@@ -57,7 +60,8 @@ def _answer(program: Program, config: StreamsConfig, order: Order) -> Answer:
     # As JSON, as the shape that it is compared with.
     shape = msgspec.json.decode(msgspec.json.encode(savepoints.shape_of(program.topology, config)))
     evolution = savepoints.changes(program.topology, config, order.before)
-    return Answer(tuple(evolution.lines()) if evolution.differences else (), bool(evolution.refused), shape)
+    lines = tuple(evolution.lines()) if evolution.differences else ()
+    return Answer(lines, bool(evolution.refused), shape, files=program.files)
 
 
 def _end_with_the_command() -> None:

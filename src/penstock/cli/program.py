@@ -12,12 +12,16 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from traceback import walk_tb
+from typing import Any, TypeAlias
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.named_topologies import NamedTopology
 from penstock.plan.topology import Topology
+
+FileState: TypeAlias = tuple[int, int]
+"""The time of the last change (ns) and the size (bytes) of a file."""
 
 
 class ProgramError(StreamsError):
@@ -33,12 +37,13 @@ class Program:
     """What a program file defines.
 
     topologies: by name; the only one of a program without names is under the empty name. config: the keys of the
-    configuration as they are in the file.
+    configuration as they are in the file. files: the states of its files when they were loaded.
     """
 
     path: Path
     topologies: Mapping[str, Topology]
     config: Mapping[str, Any]
+    files: Mapping[str, FileState]
 
     @property
     def topology(self) -> Topology:
@@ -76,6 +81,7 @@ def load_program(path: Path) -> Program:
     """
     if not path.is_file():
         raise ProgramError(f"There is no file {path}; expected a Python program that defines `topology`.")
+    own = file_state(path)
     directory = str(path.resolve().parent)
     # Modules beside the file are found here and, through the environment, by workers that are started later.
     sys.path.insert(0, directory)
@@ -91,7 +97,8 @@ def load_program(path: Path) -> Program:
     topologies, config = _topologies(path, names), names.get("config", {})
     if not isinstance(config, Mapping):
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
-    return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config)
+    files = {**modules_beside(path), str(path): own}
+    return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config, files)
 
 
 def _topologies(path: Path, names: Mapping[str, Any]) -> Mapping[str, Topology]:
@@ -110,7 +117,20 @@ def _topologies(path: Path, names: Mapping[str, Any]) -> Mapping[str, Topology]:
     return {"": topology}
 
 
-def file_state(path: Path) -> tuple[int, int]:
+def modules_beside(program: Path, error: BaseException | None = None) -> dict[str, FileState]:
+    """Return the states of the files of modules beside a program that are loaded. error: why the program cannot be
+    loaded; the modules that it comes from count, too."""
+    directory = program.resolve().parent
+    names = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    while error is not None:
+        names |= {frame.f_code.co_filename for frame, _ in walk_tb(error.__traceback__)}
+        names.add(getattr(error, "filename", None))  # of a SyntaxError, which has no frame
+        error = error.__cause__
+    paths = {Path(name) for name in names if isinstance(name, str)}
+    return {str(path): file_state(path) for path in paths if path.is_relative_to(directory)}
+
+
+def file_state(path: Path) -> FileState:
     """Return the time of the last change (ns) and the size (bytes) of a file, which change when it is saved."""
     try:
         status = path.stat()

@@ -5,11 +5,12 @@ it waits until it may run the program.
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -41,12 +42,14 @@ class Order:
 @dataclass(frozen=True)
 class Answer:
     """What a program means for the one that runs: the lines of `penstock diff`, whether it is refused, and the shape of
-    its topology. error: why it cannot be loaded; then nothing else holds."""
+    its topology. error: why it cannot be loaded. files: the states of its files when it was loaded, also of one that
+    cannot be; none if the process did not answer."""
 
     lines: tuple[str, ...] = ()
     refused: bool = False
     shape: Mapping[str, Any] | None = None
     error: str | None = None
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
 class ProgramProcess:
@@ -100,7 +103,7 @@ class ProgramProcess:
         try:
             self._process.wait(seconds)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)  # and what it has started
             self._process.wait()
 
     def _write(self, line: bytes) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from penstock.application.comparison import Compare, Comparison
-from penstock.cli.program import Program, ProgramError, file_state
+from penstock.cli.program import FileState, Program, ProgramError, file_state
 from penstock.cli.program_process import Answer, Order, ProgramProcess
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -30,10 +29,8 @@ class SavedProgram:
         self._program = program
         self._config = config
         self._overrides = {**overrides, "application.id": config.required("application.id")}
-        self._paths = _paths(program.path)
-        self._loaded = self._files()
         self._comparing = threading.Lock()
-        self._compared: tuple[Any, Answer] | None = None
+        self._compared: Answer | None = None
 
     def compare(self) -> Comparison:
         """Return what the saved program would change.
@@ -42,15 +39,15 @@ class SavedProgram:
             ProgramError: it cannot be loaded.
             StreamsError: brokers do not answer, or it is being loaded for somebody else.
         """
-        files = self._files()
-        if files == self._loaded:
+        if _are_as(self._program.files):
             return Comparison(f"{self._program.path} has not changed since the start.")
         if not self._comparing.acquire(blocking=False):
             raise StreamsError(f"{self._program.path} is being loaded: ask again in a few seconds.")
         try:
-            if self._compared is None or self._compared[0] != files:
-                self._compared = files, self._answer()
-            answer = self._compared[1]
+            answer = self._compared
+            if answer is None or not _are_as(answer.files):
+                answer = self._answer()
+                self._compared = answer if answer.files else None  # a process that did not answer may do so next time
         finally:
             self._comparing.release()
         if answer.error is not None:
@@ -71,10 +68,6 @@ class SavedProgram:
             return process.answer()
         finally:
             process.close(_END_SECONDS)
-
-    def _files(self) -> tuple[tuple[int, int], ...]:
-        """Return the times of the last changes (ns) and the sizes (bytes) of the files."""
-        return tuple(file_state(path) for path in self._paths)
 
 
 def streams_of(program: Program, overrides: Mapping[str, Any]) -> KafkaStreams | KafkaStreamsNamedTopologyWrapper:
@@ -124,9 +117,6 @@ class _NamedTopologiesOfProgram(KafkaStreamsNamedTopologyWrapper):
         return refuse
 
 
-def _paths(program: Path) -> list[Path]:
-    """Return the files of a program: its own, and those of the modules beside it that it has imported."""
-    directory = program.resolve().parent
-    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    beside = {Path(file) for file in modules if file is not None and Path(file).is_relative_to(directory)}
-    return [program, *sorted(beside)]
+def _are_as(files: Mapping[str, FileState]) -> bool:
+    """Return whether files have the same states as when a program was loaded."""
+    return all(file_state(Path(path)) == state for path, state in files.items())
