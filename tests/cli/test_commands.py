@@ -55,6 +55,13 @@ def test_topics_that_exist_or_are_missing_do_not_stop_the_others(run: Run, uniqu
     assert missing in deleted.err
 
 
+def test_an_error_that_ends_a_command_does_not_hide_what_was_done(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    ended = run("topics", "create", name, "no name", unique_name("t"), "--json")
+    assert (ended.code, json.loads(ended.out)) == (1, {"created": [name]})
+    assert "no name" in ended.err
+
+
 def test_lines_become_records_and_records_become_lines(run: Run, unique_name: Callable[[str], str]) -> None:
     name = unique_name("t")
     run("topics", "create", name)
@@ -492,6 +499,8 @@ def test_a_group_is_listed_described_reset_and_deleted(
     refused = run("groups", "reset", group, "-t", name, "--to", "earliest")
     assert refused.code == 1
     assert "has 1 member, which would overwrite its positions" in refused.err
+    refused = run("groups", "delete", group, "--json")
+    assert (refused.code, json.loads(refused.out)) == (1, {"deleted": []})
     consumer.close()
     assert {"group": group, "type": "Classic", "state": "Empty"} in json.loads(run("groups", "list", "--json").out)
     assert sum(one["lag"] or 0 for one in described()["partitions"]) == 0

@@ -113,12 +113,16 @@ def delete(
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     known = {one.group_id for one in admin.groups()}
     existing = [name for name in groups if name in known]
-    for name in existing:
-        admin.delete_groups([name])
-        if not as_json:
-            out.print(f"Deleted group {name}.")
-    if as_json:
-        print_json({"deleted": existing})
+    deleted = []
+    try:
+        for name in existing:
+            admin.delete_groups([name])
+            deleted.append(name)
+            if not as_json:
+                out.print(f"Deleted group {name}.")
+    finally:  # a group with members ends it, and those before it stay deleted
+        if as_json:
+            print_json({"deleted": deleted})
     for name in groups:
         if name not in known:
             raise _no_group(name)

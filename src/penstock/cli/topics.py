@@ -181,14 +181,16 @@ def _for_each(
     """Call `change` for each of `topics`, and also continue after one that is `refused`; exit with 1 if any was. what:
     the name of the list of changed topics in JSON."""
     done = []
-    for name in topics:
-        try:
-            change(name)
-        except refused as error:
-            report(error)
-        else:
-            done.append(name)
-    if as_json:
-        print_json({what: done})
+    try:
+        for name in topics:
+            try:
+                change(name)
+            except refused as error:
+                report(error)
+            else:
+                done.append(name)
+    finally:  # another error ends it, and what was done stays done
+        if as_json:
+            print_json({what: done})
     if len(done) < len(topics):
         raise typer.Exit(FAILED)
