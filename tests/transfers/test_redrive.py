@@ -15,9 +15,17 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, LogAndContinueProcessingExceptionHandler
 from penstock.host.crashpoints import TRANSFER_POINTS
-from penstock.record import Headers
+from penstock.record import ConsumerRecord, Headers
 from penstock.testing import TopologyTestDriver
-from penstock.transfers.redrive import DeadLetter, Selection, _Offsets, last_letters
+from penstock.transfers.redrive import (
+    DeadLetter,
+    NotADeadLetterError,
+    RedriveOptions,
+    Selection,
+    _Offsets,
+    inspect_letters,
+    read_dead_letter,
+)
 from tests.support.commands import Run, penstock
 from tests.transfers.topics import Sent, Topics
 
@@ -188,7 +196,8 @@ def test_the_last_records_of_a_queue_say_whether_they_were_redriven(case: Case, 
         case.fail(b"%d" % time, ValueError(f"error {time}"), timestamp=time, offset=10 + time)
     case.redrive("--offset", "16")
     case.topics.write(case.queue, [Sent(0, b"k", b"foreign", 9)])
-    last = last_letters(config, case.queue, 3)
+    planned, last = inspect_letters(config, case.queue, RedriveOptions(skip_invalid=True), 3)
+    assert (planned.records, planned.invalid) == (6, 1)
     redriven = [(each.record.value, each.is_redriven) for each in last]
     assert redriven == [(b"foreign", False), (b"7", False), (b"6", True)]
     assert last[0].letter is None
@@ -234,6 +243,27 @@ def test_a_record_that_is_no_dead_letter_is_named(case: Case) -> None:
     answer = case.redrive("--skip-invalid")
     assert (answer["records"], answer["invalid"]) == (1, 1)
     assert case.values() == [b"a"]
+
+
+def headed(partition: bytes, offset: bytes) -> DeadLetter:
+    """Return the dead letter that has these headers."""
+    names = {"exception": b"e", "topic": b"t", "partition": partition, "offset": offset}
+    headers = tuple((f"__streams.errors.{name}", value) for name, value in names.items())
+    return read_dead_letter(ConsumerRecord("dlq", 0, 4, 1, b"k", b"v", headers))
+
+
+@pytest.mark.parametrize(
+    ("text", "offset"),
+    [(b"17", 17), (str(2**63 - 1).encode(), 2**63 - 1), (str(2**63).encode(), -1), (b"1" * 5_000, -1), (b"x", -1)],
+)
+def test_an_offset_is_a_number_of_kafka_or_unknown(text: bytes, offset: int) -> None:
+    assert headed(b"0", text).offset == offset
+
+
+@pytest.mark.parametrize("text", [b"", b"x", b"--1", str(2**31).encode(), b"1" * 5_000])
+def test_a_partition_that_is_no_number_of_kafka_makes_no_dead_letter(text: bytes) -> None:
+    with pytest.raises(NotADeadLetterError, match=r"topic dlq, partition 0, offset 4 .* its partition is '.{0,99}\."):
+        headed(text, b"0")
 
 
 def test_the_error_of_a_punctuator_has_no_record_to_redrive(case: Case) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 import penstock
 from penstock import StreamsBuilder
@@ -21,6 +22,9 @@ from penstock.metrics.drop_reasons import Dropped, DropReason
 from penstock.metrics.host_metrics import HostMeasurements, Operation, dropped_for, output_age
 from penstock.metrics.measurements import Measurement, buckets_of
 from penstock.record import FailedRecord, TopicPartition
+from penstock.ui.answers import Answers
+from penstock.ui.observer import Observer
+from tests.support.waiting import until
 from tests.ui.conftest import Shown
 from tests.ui.test_pages import page
 
@@ -301,6 +305,23 @@ def test_prometheus_reads_the_metrics(shown: Shown) -> None:
     assert "kafka_streams_stream_metrics_client_state{" in answer.text
 
 
+def test_looks_that_fail_for_the_same_reason_are_one_line_of_the_log(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[str] = []
+
+    def fail(observer: Observer) -> None:
+        looks.append("look")
+        raise TypeError("no figures")
+
+    monkeypatch.setattr(Observer, "look", fail)
+    monkeypatch.setattr("penstock.ui.observer.INTERVAL_MS", 1)
+    shown.observer.start("observer")
+    assert until(lambda: len(looks) > 3)
+    shown.observer.close()
+    assert caplog.messages == ["Could not read the figures of the application for its pages: no figures"]
+
+
 # ---------------------------------------- health
 
 
@@ -378,6 +399,19 @@ def test_an_old_commit_matters_while_records_wait(shown: Shown) -> None:
     ]
 
 
+def test_the_age_of_a_commit_that_cannot_be_seen_is_no_age(shown: Shown) -> None:
+    shown.host.figures = {"watched": True, "seen_state": State.RUNNING, "unseen": "Commits are not seen."}
+    shown.host.tasks().positions = {"0_0": (10, 10)}
+    shown.after(3_600_000)
+    assert shown.json("/health/ready?max_commit_age=60000")
+    shown.host.tasks().positions = {"0_0": (10, 11)}
+    shown.after(10)
+    assert shown.json("/health/ready?max_commit_age=60000", 503)["reasons"] == [
+        "The age of the last commit cannot be seen from outside."
+    ]
+    assert shown.json("/health/ready?max_lag=1")
+
+
 @pytest.mark.parametrize("text", ["-1", "1.5", "x", "٣", "9" * 20])
 def test_a_limit_that_is_no_number_is_refused(shown: Shown, text: str) -> None:
     refusal = shown.json(f"/health/ready?max_lag={text}", 400)["error"]
@@ -398,6 +432,43 @@ def test_a_name_that_leads_here_from_elsewhere_is_refused(shown: Shown, host: st
     answer = shown.client.get("/api/v1/overview", headers={"Host": host})
     assert answer.status_code == 421
     assert "penstock.ui.allowed.hosts" in answer.text
+
+
+@pytest.mark.parametrize("path", ["/api/v1/overview", "/", "/errors?dead_letters=show"])
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"Sec-Fetch-Site": "none"}, 200),
+        ({"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}, 200),
+        ({"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}, 403),
+        ({"Sec-Fetch-Site": "same-site", "Sec-Fetch-Mode": "cors"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+    ],
+)
+def test_pages_of_other_sites_link_here_and_load_nothing(
+    shown: Shown, path: str, headers: dict[str, str], status: int
+) -> None:
+    answer = shown.client.get(path, headers=headers)
+    assert answer.status_code == status
+    if status == 403:
+        assert answer.json() == {"error": "The request came from a page of another site."}
+    assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize("path", ["/api/v1/overview", "/"])
+def test_an_unexpected_error_is_an_answer_and_in_the_log_once(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    monkeypatch.setattr(Answers, "overview", lambda answers: 1 // 0)
+    client = TestClient(shown.client.app, base_url="http://localhost", raise_server_exceptions=False)
+    for _ in range(3):
+        answer = client.get(path)
+        text = answer.json()["error"] if path.startswith("/api") else answer.text
+        assert (answer.status_code, "ZeroDivisionError" in text) == (500, True)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert caplog.messages == [f"The request for {path} failed."]
 
 
 @pytest.mark.parametrize("path", ["/api/v1/overview", "/topology.svg", "/nothing", "/health/ready?max_lag=x"])

@@ -12,8 +12,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock.broker.process import BrokerProcess
+from penstock.errors import StreamsError
 from penstock.host.api import State
+from penstock.record import ConsumerRecord
 from penstock.task.taps import TappedRecord
+from penstock.transfers.redrive import DeadLetter, KeptLetter, Redrive
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control
 from penstock.ui.routes import application
@@ -240,18 +243,75 @@ def test_each_dead_letter_has_the_command_that_redrives_it(
     assert long["value"].endswith("... (5,005 bytes)")
     assert long["headers"][0][0].startswith("<script>")
     assert first["command"] == (
-        f"penstock redrive {case.queue} --source-topic={case.source} --partition=0 --offset=17 "
+        f"penstock redrive {case.queue} --source-topic={case.source} --partition=0 --offset=17 --skip-invalid "
         f"--config bootstrap.servers={servers}"
     )
-    ended = case.run(*shlex.split(first["command"])[1:], "--skip-invalid")
+    ended = case.run(*shlex.split(first["command"])[1:])
     assert ended.code == 0, ended.err
     assert case.values() == [b"a"]
     last = shown.json("/api/v1/dead-letters")["last"]
     assert [each["redriven"] for each in last] == [False, False, False, True]
     found = page(shown, "/errors?dead_letters=show")
+    assert "Records that are not dead letters, which are skipped: 1." in found.text
     assert "<script>alert('1')</script>" in found.text
     assert first["command"] in found.text
     assert len(found.with_tag("details")) == 4
+    done = Controlled(shown, Answers(shown.observer, shown.config)).post("redrive")
+    assert (done.json()["redriven"], done.json()["invalid"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partition", "offset", "has_command"),
+    [
+        ("a b", 0, 1, False),
+        ("a\nb", 0, 1, False),
+        ("t\n", 0, 1, False),
+        ("", 0, 1, False),
+        ("t", -1, 1, False),
+        ("t", 0, -1, False),
+        ("t", 0, 1, True),
+    ],
+)
+def test_headers_that_name_no_place_of_kafka_make_no_command(
+    show: Callable[..., Shown],
+    monkeypatch: pytest.MonkeyPatch,
+    topic: str,
+    partition: int,
+    offset: int,
+    has_command: bool,
+) -> None:
+    shown = show(**{"errors.dead.letter.queue.topic.name": "dlq"})
+    letter = DeadLetter("e", "m", topic, partition, b"k", b"v", 1, (), offset)
+    kept = KeptLetter(ConsumerRecord("dlq", 0, 0, 1, b"k", b"v", ()), letter, False)
+    monkeypatch.setattr("penstock.ui.answers.inspect_letters", lambda *arguments: (Redrive("dlq"), [kept]))
+    (answer,) = Answers(shown.observer, shown.config).dead_letters()["last"]
+    assert (answer["command"] is not None) == has_command
+
+
+def test_a_queue_whose_name_begins_with_a_dash_is_no_option(show: Callable[..., Shown]) -> None:
+    shown = show(**{"errors.dead.letter.queue.topic.name": "-x"})
+    assert Answers(shown.observer, shown.config).redrive_command() == (
+        "penstock redrive --config bootstrap.servers=localhost:1 -- -x"
+    )
+
+
+def test_dead_letters_are_read_for_one_request_at_a_time(
+    show: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown = show(**{"errors.dead.letter.queue.topic.name": "dlq"})
+    answers = Answers(shown.observer, shown.config)
+    read: list[str] = []
+
+    def inspect(*arguments: Any) -> tuple[Redrive, list[KeptLetter]]:
+        with pytest.raises(StreamsError, match="are being read for another request: ask again"):
+            answers.dead_letters()
+        read.append("once")
+        return Redrive("dlq"), []
+
+    monkeypatch.setattr("penstock.ui.answers.inspect_letters", inspect)
+    for count in (1, 2):
+        assert answers.dead_letters()["records"] == 0
+        assert len(read) == count
 
 
 def test_a_savepoint_that_fails_is_reported(show: Callable[..., Shown], tmp_path: Path) -> None:
@@ -264,6 +324,19 @@ def test_a_savepoint_that_fails_is_reported(show: Callable[..., Shown], tmp_path
     answer = controlled.post("savepoint")
     assert answer.status_code == 503
     assert answer.json()["error"].startswith("savepoint of app failed: There is no checkpoint at ")
+
+
+@pytest.mark.parametrize("error", [OSError("no space"), RuntimeError("no space"), ValueError("no space")])
+def test_an_action_that_fails_is_answered_and_logged(
+    controlled: Controlled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(controlled.shown.host, "pause", fail)
+    answer = controlled.post("pause")
+    assert (answer.status_code, answer.json()["error"]) == (503, "pause of app failed: no space")
+    assert "app: pause failed: no space" in caplog.messages
 
 
 def test_refusals_do_not_fill_the_log(controlled: Controlled, caplog: pytest.LogCaptureFixture) -> None:

@@ -30,6 +30,7 @@ from penstock.exception_handlers import (
 from penstock.plan.partitioning import partition_for
 from penstock.record import ConsumerRecord, Headers, PartitionBatch, RecordBatch, TopicPartition
 from penstock.transfers.progress import REDRIVE, Key, Progress, ProgressWriter, committed_progress, identified
+from penstock.windows import LONG_MAX
 
 _HANDLERS_HEADERS: Final = frozenset(
     (
@@ -43,6 +44,7 @@ _HANDLERS_HEADERS: Final = frozenset(
 )
 _NEEDED: Final = (HEADER_ERRORS_EXCEPTION, HEADER_ERRORS_TOPIC, HEADER_ERRORS_PARTITION)
 
+_INT_MAX: Final = (1 << 31) - 1
 _TRANSACTION_RECORDS: Final = 1_000
 _TRANSACTION_BYTES: Final = 4 * 1024 * 1024
 _OFFSETS_FOR_EACH: Final = 4
@@ -134,25 +136,35 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
         else:
             kept.append((name, value))
     missing = [name for name in _NEEDED if name not in said]
-    partition = said.get(HEADER_ERRORS_PARTITION) or ""
-    if missing or not partition.removeprefix("-").isdecimal():
-        lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {partition!r}"
+    text = said.get(HEADER_ERRORS_PARTITION) or ""
+    partition = _number(text.removeprefix("-"), _INT_MAX)
+    if missing or partition is None:
+        lacks = f"it has no header {', '.join(missing)}" if missing else f"its partition is {text!r:.100}"
         raise NotADeadLetterError(
             f"The record at topic {record.topic}, partition {record.partition}, offset {record.offset} is not a dead "
             f"letter of Kafka Streams: {lacks}. Skip such records with --skip-invalid."
         )
+    offset = _number(said.get(HEADER_ERRORS_OFFSET) or "", LONG_MAX)
     return DeadLetter(
         said[HEADER_ERRORS_EXCEPTION] or "",
         said.get(HEADER_ERRORS_MESSAGE) or "",
         said[HEADER_ERRORS_TOPIC],
-        int(partition),
+        -partition if text.startswith("-") else partition,
         record.key,
         record.value,
         record.timestamp,
         tuple(reversed(kept)),
-        int(offset) if (offset := said.get(HEADER_ERRORS_OFFSET) or "").isdecimal() else -1,
+        -1 if offset is None else offset,
         said.get(HEADER_ERRORS_STACKTRACE) or "",
     )
+
+
+def _number(text: str, largest: int) -> int | None:
+    """Return the number that a header has as digits, None if it has none up to `largest`; anybody can write headers."""
+    if not text.isdecimal() or len(text) > len(str(largest)):
+        return None
+    number = int(text)
+    return number if number <= largest else None
 
 
 @dataclass
@@ -251,18 +263,17 @@ def plan_redrive(config: StreamsConfig, topic: str, options: RedriveOptions) -> 
         run.close()
 
 
-def last_letters(config: StreamsConfig, topic: str, limit: int) -> list[KeptLetter]:
-    """Return the last records of a dead letter queue, up to `limit`, the largest timestamp first. Of each partition it
-    looks at the last offsets alone, of which markers of transactions have some, so there may be fewer.
-
-    Raises:
-        UnknownTopicOrPartitionError: the topic does not exist.
-        KafkaError: the brokers do not answer, or a right is missing.
-    """
-    run = _Run(config, topic, RedriveOptions())
+def inspect_letters(
+    config: StreamsConfig, topic: str, options: RedriveOptions, limit: int
+) -> tuple[Redrive, list[KeptLetter]]:
+    """Return what `redrive` would write, and the last records of the queue, up to `limit`, the largest timestamp first;
+    raises as `redrive` does. Of each partition it looks at the last offsets alone, of which markers of transactions
+    have some, so there may be fewer than `limit`."""
+    run = _Run(config, topic, options)
     try:
         run.check()
-        return run.last(committed_progress(config, _progress_name(topic)), limit)
+        progress = committed_progress(config, _progress_name(topic))
+        return run.plan(progress), run.last(progress, limit)
     finally:
         run.close()
 

@@ -3,10 +3,12 @@ they end with `_at_ms`. Nothing here asks a broker, but what the observer saw is
 
 from __future__ import annotations
 
+import re
 import shlex
+import threading
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -17,13 +19,13 @@ from penstock.application.comparison import Compare
 from penstock.application.running_topology import RunningTopology
 from penstock.application.store_entries import Selection, StoreEntries, plain
 from penstock.config import StreamsConfig
-from penstock.errors import StreamsStoppedError, UnsupportedOperationError
+from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.api import State, StoreSize
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
-from penstock.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, last_letters, plan_redrive
+from penstock.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, inspect_letters
 from penstock.ui.formatting import LONGEST
 from penstock.ui.observer import INTERVAL_MS, Look, Observer, behind_ms
 from penstock.ui.parameters import Parameters, choice, number
@@ -37,6 +39,7 @@ UNKNOWN_FILE: Final = (
 )
 KEPT_LETTERS: Final = 50
 """The last dead letters that are shown."""
+_TOPIC_NAME: Final = re.compile("[a-zA-Z0-9._-]+")
 _MOST_HEADERS: Final = 100
 _LONGEST_TRACE: Final = 10_000
 """Characters of the end of a stack trace."""
@@ -52,6 +55,7 @@ class Answers:
     observer: Observer
     config: StreamsConfig
     compare: Compare | None = None
+    _reading_letters: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     @cached_property
     def topologies(self) -> Topologies:
@@ -64,6 +68,7 @@ class Answers:
         """Return how the application is: its state, how fast it is, how far behind, and when it committed last."""
         application, look, rates = self.observer.application, self.observer.newest, self.observer.rates()
         error, state = application.error(), self._state()
+        errors, _ = application.uncaught_errors()
         falls = -rates.lag if rates.lag is not None else 0
         return {
             "application_id": self.config.required("application.id"),
@@ -77,7 +82,7 @@ class Answers:
             "unseen": look.unseen,
             "members": None if look.unseen is None else sum(len(group["members"]) for group in self._groups(look)),
             "error": None if error is None else str(error),
-            "errors": self.errors()["count"],
+            "errors": None if self._is_watched else errors,
             "uptime_ms": self.observer.uptime_ms,
             "seen_at_ms": look.time_ms,
             "records_in": look.statistics.get("records_in", 0),
@@ -202,11 +207,18 @@ class Answers:
 
         Raises:
             UnsupportedOperationError: the handlers write no dead letters.
-            StreamsError: see `plan_redrive` and `last_letters`.
+            StreamsError: another request reads them now; or see `inspect_letters`.
         """
         if self.dead_letter_topic is None:
             raise UnsupportedOperationError(f"There are no dead letters: {DEAD_LETTER_QUEUE_TOPIC} is not set.")
-        planned = plan_redrive(self.config, self.dead_letter_topic, RedriveOptions(skip_invalid=True))
+        if not self._reading_letters.acquire(blocking=False):
+            raise StreamsError("The dead letters are being read for another request: ask again in a few seconds.")
+        try:
+            options = RedriveOptions(skip_invalid=True)
+            planned, last = inspect_letters(self.config, self.dead_letter_topic, options, KEPT_LETTERS)
+        finally:
+            self._reading_letters.release()
+        skips_invalid = planned.invalid > 0
         letters = [
             {**asdict(each), "exception": xml_text(each.exception), "message": xml_text(each.message)}
             for each in planned.letters
@@ -217,20 +229,26 @@ class Answers:
             "without_source": planned.without_source,
             "invalid": planned.invalid,
             "letters": letters,
-            "command": self.redrive_command(),
-            "last": [self._kept(each) for each in last_letters(self.config, self.dead_letter_topic, KEPT_LETTERS)],
+            "command": self.redrive_command(skips_invalid),
+            "last": [self._kept(each, skips_invalid) for each in last],
         }
 
-    def redrive_command(self, letter: DeadLetter | None = None) -> str:
-        """Return the command that redrives the dead letters, or one of them, which has a source with an offset."""
-        parts = ["penstock", "redrive", str(self.dead_letter_topic)]
+    def redrive_command(self, skips_invalid: bool = False, letter: DeadLetter | None = None) -> str:
+        """Return the command that redrives the dead letters, or one of them, which has a source that Kafka can have.
+        skips_invalid: whether it skips records that are not dead letters."""
+        topic, options = str(self.dead_letter_topic), []
         if letter is not None:
             source = {"source-topic": letter.topic, "partition": letter.partition, "offset": letter.offset}
-            parts += [f"--{name}={value}" for name, value in source.items()]
-        return shlex.join([*parts, "--config", f"bootstrap.servers={self.config['bootstrap.servers']}"])
+            options += [f"--{name}={value}" for name, value in source.items()]
+        if skips_invalid:
+            options.append("--skip-invalid")
+        options += ["--config", f"bootstrap.servers={self.config['bootstrap.servers']}"]
+        placed = [*options, "--", topic] if topic.startswith("-") else [topic, *options]
+        return xml_text(shlex.join(["penstock", "redrive", *placed]))
 
-    def _kept(self, kept: KeptLetter) -> Answer:
-        """Return a record of the topic of dead letters, with short texts for what comes from users."""
+    def _kept(self, kept: KeptLetter, skips_invalid: bool) -> Answer:
+        """Return a record of the topic of dead letters, with short texts for what comes from users. skips_invalid: as
+        that of `redrive_command`."""
         record, letter = kept.record, kept.letter
         found = {
             "partition": record.partition,
@@ -252,7 +270,7 @@ class Answers:
             "exception": xml_text(letter.exception),
             "message": xml_text(letter.message[:LONGEST]),
             "stacktrace": xml_text(letter.stacktrace[-_LONGEST_TRACE:]),
-            "command": self.redrive_command(letter) if letter.topic is not None and letter.offset >= 0 else None,
+            "command": self.redrive_command(skips_invalid, letter) if _has_place(letter) else None,
         }
 
     # ---------------------------------------- its topologies
@@ -416,12 +434,22 @@ class Answers:
         if max_lag is not None and look.lag is not None and look.lag > max_lag:
             reasons.append(f"The lag is {look.lag}, more than {max_lag}.")
         if max_commit_age_ms is not None:
-            for name, seen in look.topologies.items():
-                age_ms = (self._commit(look, name) or {"age_ms": self.observer.uptime_ms})["age_ms"]
-                if seen.lag and age_ms > max_commit_age_ms:
-                    of = f" of {name}" if name else ""
-                    reasons.append(f"The last commit{of} is {age_ms} ms old, more than {max_commit_age_ms} ms.")
+            reasons += self._old_commits(look, max_commit_age_ms)
         return not reasons, {"state": _name(state), "lag": look.lag, "reasons": reasons}
+
+    def _old_commits(self, look: Look, max_age_ms: int) -> Iterable[str]:
+        """Yield which topologies are behind and have not committed for longer than `max_age_ms`; before its first
+        commit, a topology is as old as the application."""
+        behind = [name for name, seen in look.topologies.items() if seen.lag]
+        if look.unseen is not None:
+            if behind:
+                yield "The age of the last commit cannot be seen from outside."
+            return
+        for name in behind:
+            age_ms = (self._commit(look, name) or {"age_ms": self.observer.uptime_ms})["age_ms"]
+            if age_ms > max_age_ms:
+                of = f" of {name}" if name else ""
+                yield f"The last commit{of} is {age_ms} ms old, more than {max_age_ms} ms."
 
     def _unseen(self, state: State | None) -> Iterable[str]:
         """Yield why it is not seen that another process runs the application. state: what was seen."""
@@ -438,6 +466,12 @@ class Answers:
         for seen in look.topologies.values():
             if seen.problem is not None:
                 yield f"The lag is not known: {seen.problem}"
+
+
+def _has_place(letter: DeadLetter) -> bool:
+    """Return whether the headers of a dead letter, which anybody can write, name a place that Kafka can have."""
+    is_name = letter.topic is not None and _TOPIC_NAME.fullmatch(letter.topic) is not None
+    return is_name and letter.partition >= 0 and letter.offset >= 0
 
 
 def _bytes_text(data: bytes | None) -> str | None:

@@ -61,7 +61,7 @@ class Control:
     """Does what those ask for who have the token of an application."""
 
     def __init__(self, application: ApplicationLife[Any], config: StreamsConfig) -> None:
-        """Draw a token. config: of the application; it says which actions there are."""
+        """Generate a token. config: of the application; it decides which actions there are."""
         self.token = secrets.token_urlsafe(32)
         """What a request must have."""
         self._application = application
@@ -98,7 +98,7 @@ class Control:
         if not hmac.compare_digest(token.encode(), self.token.encode()):
             _refusals.warning("%s: %.100r requested by %s with a wrong token.", self._application_id, action, asked_by)
             raise RefusedActionError(
-                403, "The token is wrong: the application has written the right one to the terminal when it started."
+                403, "The token is wrong: the application wrote the right one to the terminal when it started."
             )
         if action not in self.actions:
             expected = ", ".join(self.actions)
@@ -114,7 +114,7 @@ class Control:
             return call() or {}
         except RefusedActionError:
             raise
-        except StreamsError as error:
+        except (StreamsError, OSError, RuntimeError, ValueError) as error:
             _log.warning("%s: %.200s failed: %s", self._application_id, what, error)
             raise RefusedActionError(503, f"{action} of {self._application_id} failed: {error}") from error
 
@@ -146,10 +146,11 @@ class Control:
             return {"savepoint": taken.location, "commit": taken.epoch, "bytes": taken.bytes}
 
     def _redrive(self) -> Outcome:
-        """Write the dead letters that were not redriven before to where they came from."""
+        """Write the dead letters that were not redriven before to where they came from, and skip other records."""
         with self._alone("redrive"):
             topic = str(self._config[DEAD_LETTER_QUEUE_TOPIC])
-            return {"dead_letter_topic": topic, "redriven": redrive(self._config, topic, RedriveOptions()).records}
+            done = redrive(self._config, topic, RedriveOptions(skip_invalid=True))
+            return {"dead_letter_topic": topic, "redriven": done.records, "invalid": done.invalid}
 
     @contextmanager
     def _alone(self, action: str) -> Iterator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
@@ -31,7 +31,8 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Refuses requests by a name that is not this application's, and adds HEADERS to each answer.
+    """Refuses requests by a name that is not this application's, and what pages of other sites load; adds HEADERS to
+    each answer.
 
     A page of another site may ask by a name of its own that leads here (DNS rebinding), so only addresses, localhost
     and names that the configuration allows are answered.
@@ -50,16 +51,23 @@ class Guard:
                 MutableHeaders(scope=message).update(HEADERS)
             await send(message)
 
-        host = Headers(scope=scope).get("host", "")
-        if self._is_allowed(host):
+        headers = Headers(scope=scope)
+        host = headers.get("host", "")
+        if not self._is_allowed(host):
+            await self._refusal_of(host)(scope, receive, send_with_headers)
+        elif scope["method"] != "POST" and is_from_other_site(headers) and headers.get("sec-fetch-mode") != "navigate":
+            # A page cannot read these answers, but could have slow ones made; a link to a page is followed.
+            refusal = JSONResponse({"error": "The request came from a page of another site."}, 403)
+            await refusal(scope, receive, send_with_headers)
+        else:
             await self._app(scope, receive, send_with_headers)
-            return
-        refusal = PlainTextResponse(
+
+    def _refusal_of(self, host: str) -> PlainTextResponse:
+        return PlainTextResponse(
             f"Not a name of this application: {host!r}. Ask by its address, or add the name to "
             "penstock.ui.allowed.hosts.\n",
             421,
         )
-        await refusal(scope, receive, send_with_headers)
 
     def _is_allowed(self, host: str) -> bool:
         name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]

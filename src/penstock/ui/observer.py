@@ -15,12 +15,14 @@ from penstock.application.running_topology import RunningTopology
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.errors import StreamsError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
+from penstock.log_limits import limit_rate
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import OUTPUT_AGE
 from penstock.ui import history
 from penstock.ui.history import History, Point
 
-_log = logging.getLogger(__name__)
+_failures = logging.getLogger(f"{__name__}.failures")
+limit_rate(_failures, up_to=logging.ERROR)  # each look may fail for the same reason
 
 INTERVAL_MS: Final = 2_000
 """Between two looks."""
@@ -143,8 +145,8 @@ class Observer:
         while True:
             try:
                 self.look()
-            except Exception:
-                _log.exception("The pages could not read the figures of the application; they try again.")
+            except Exception as error:
+                _failures.exception("Could not read the figures of the application for its pages: %s", error)
             if self._closed.wait(INTERVAL_MS / 1000):
                 return
 

@@ -7,6 +7,7 @@ nobody waits for any more stops the others, or keeps the program alive.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from importlib.resources import files
 from typing import Any, Final, TypeVar
@@ -17,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from penstock.application.prometheus import exposition
@@ -31,10 +32,11 @@ from penstock.errors import (
     UnknownTopologyError,
     UnsupportedOperationError,
 )
+from penstock.log_limits import limit_rate
 from penstock.ui import schema
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError, Target
-from penstock.ui.guard import Guard, is_from_other_site
+from penstock.ui.guard import HEADERS, Guard, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
 from penstock.ui.pages import Pages
 from penstock.ui.pages.control import outcome_of
@@ -43,6 +45,9 @@ from penstock.ui.pages.topology import picture
 from penstock.ui.parameters import Parameters, WrongParameterError, number, selection
 
 T = TypeVar("T")
+
+_errors = logging.getLogger(f"{__name__}.errors")
+limit_rate(_errors, up_to=logging.ERROR)  # an open page asks every few seconds
 
 _MOST_CALLS: Final = 8
 _MOST_LIVE_PAGES: Final = 32
@@ -69,7 +74,7 @@ def application(answers: Answers, control: Control | None = None) -> Starlette:
     return Starlette(
         routes=_Routes(answers, control).routes(),
         middleware=[Middleware(Guard, allowed=_names(answers.config["penstock.ui.allowed.hosts"]))],
-        exception_handlers={HTTPException: _refused, StreamsError: _failed},
+        exception_handlers={HTTPException: _refused, StreamsError: _failed, Exception: _broken},
     )
 
 
@@ -135,7 +140,7 @@ class _Routes:
         finally:
             running.add_done_callback(lambda _: self._calls.release())
             if self._answers.observer.is_closed:
-                running.cancel()  # its end would be told to a loop that is closed
+                running.cancel()  # otherwise, it would report its end to a loop that is closed
 
     def _json(self, answer: Callable[[Request], Any]) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -288,3 +293,15 @@ async def _failed(request: Request, error: Exception) -> Response:
         case _:
             status = 503
     return json_response({"error": str(error)}, status)
+
+
+async def _broken(request: Request, error: Exception) -> Response:
+    """Answer a request that has met an error of Penstock itself, without the Guard: this stands before it."""
+    _errors.error("The request for %.200s failed.", request.url.path, exc_info=error)
+    text = f"This error is unexpected; the log of the application has its traceback: {type(error).__name__}: {error}"
+    if request.url.path.startswith("/api/"):
+        response = json_response({"error": text}, 500)
+    else:
+        response = PlainTextResponse(f"{text}\n", 500)
+    response.headers.update(HEADERS)
+    return response

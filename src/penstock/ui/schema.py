@@ -85,7 +85,7 @@ class Overview(TypedDict):
     paused_since_ms: Annotated[int | None, Meta(description="since when; null if it is not paused")]
     watched: Annotated[bool, Meta(description="whether another process runs it: `penstock ui FILE`")]
     unseen: Annotated[str | None, Meta(description="what cannot be seen from outside, on threads")]
-    members: Annotated[int | None, Meta(description="members of the group, if it is watched on threads")]
+    members: Annotated[int | None, Meta(description="members of its groups, if it is watched on threads")]
     error: Annotated[str | None, Meta(description="the error that ended it")]
     errors: Annotated[int | None, Meta(description="how many errors have stopped all tasks since the start")]
     uptime_ms: Annotated[int, Meta(description="time since the start")]
@@ -479,6 +479,7 @@ class Outcome(TypedDict):
     bytes: NotRequired[Annotated[int, Meta(description="its size")]]
     dead_letter_topic: NotRequired[Annotated[str, Meta(description="the topic that was redriven")]]
     redriven: NotRequired[Annotated[int, Meta(description="the number of records that were redriven")]]
+    invalid: NotRequired[Annotated[int, Meta(description="the number of records that are not dead letters")]]
     node: NotRequired[Annotated[str, Meta(description="the node whose tap was opened or closed")]]
 
 
@@ -492,12 +493,14 @@ class Failure(TypedDict):
 
 
 class Address(NamedTuple):
-    """An address. answer: its type. what: what it is for. parameters: the meaning of each. method: of HTTP."""
+    """An address. answer: its type. what: what it is for. parameters: the meaning of each. method: of HTTP.
+    unavailable: the type of its answer with status 503."""
 
     answer: Any
     what: str
     parameters: Mapping[str, str] = {}
     method: str = "get"
+    unavailable: Any = Failure
 
 
 _OF_ENTRIES: Final = {
@@ -533,7 +536,7 @@ ADDRESSES: Final[Mapping[str, Address]] = {
         {"node": "the node of `tap` and `untap`", "topology": "the named topology that has it"},
         method="post",
     ),
-    "/health/live": Address(Live, "200, or 503 after an error has ended the application."),
+    "/health/live": Address(Live, "200, or 503 after an error has ended the application.", unavailable=Live),
     "/health/ready": Address(
         Ready,
         "200 while the application runs and keeps up, else 503.",
@@ -541,6 +544,7 @@ ADDRESSES: Final[Mapping[str, Address]] = {
             "max_lag": "the most records that the application may be behind",
             "max_commit_age": "the largest age of the last commit while records wait, in ms",
         },
+        unavailable=Ready,
     ),
 }
 """All addresses that answer in JSON, but for that of the schema."""
@@ -549,24 +553,21 @@ ADDRESSES: Final[Mapping[str, Address]] = {
 @cache
 def document() -> dict[str, Any]:
     """Return the description of all addresses as OpenAPI 3.1 has it, whose schemas are those of JSON Schema."""
-    answers = [address.answer for address in ADDRESSES.values()]
-    references, schemas = msgspec.json.schema_components(
-        [*answers, Failure], ref_template="#/components/schemas/{name}"
-    )
-    *of_answers, failure = references
+    types = [*dict.fromkeys(kind for each in ADDRESSES.values() for kind in (each.answer, each.unavailable, Failure))]
+    references, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
+    of = dict(zip(types, references, strict=True))
     return {
         "openapi": "3.1.0",
         "info": {"title": "An application of Penstock", "version": penstock.__version__},
         "paths": {
-            path: {address.method: _operation(path, address, schema, failure)}
-            for (path, address), schema in zip(ADDRESSES.items(), of_answers, strict=True)
+            path: {address.method: _operation(path, address, of)} for path, address in ADDRESSES.items()
         },
         "components": {"schemas": schemas},
     }
 
 
-def _operation(path: str, address: Address, schema: Any, failure: Any) -> dict[str, Any]:
-    """Return the description of an address."""
+def _operation(path: str, address: Address, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the description of an address. schemas: of types."""
     placed = [name.partition("}")[0] for name in path.split("{")[1:]]
     given = [
         *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in placed),
@@ -579,7 +580,12 @@ def _operation(path: str, address: Address, schema: Any, failure: Any) -> dict[s
         "summary": address.what,
         "parameters": given,
         "responses": {
-            "2XX": {"description": "The answer.", "content": {"application/json": {"schema": schema}}},
-            "default": {"description": "Why there is none.", "content": {"application/json": {"schema": failure}}},
+            "2XX": _response("The answer.", schemas[address.answer]),
+            "503": _response("Why not now.", schemas[address.unavailable]),
+            "default": _response("Why there is none.", schemas[Failure]),
         },
     }
+
+
+def _response(description: str, schema: Any) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"schema": schema}}}

@@ -62,11 +62,7 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     topic = answers.dead_letter_topic
     if topic is None:
         return {}
-    parts: list[Content] = [
-        element("h2", "Dead letters"),
-        element("p", f"Records that could not be processed are in the topic {topic}. This writes them back: "),
-        element("pre", answers.redrive_command()),
-    ]
+    parts = _how_back(topic, answers.redrive_command())
     if "dead_letters" not in parameters:
         parts.append(element("p", element("a", "Show what it would write", href="/errors?dead_letters=show")))
         return {"dead-letters": joined(parts)}
@@ -74,6 +70,7 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
         answer = answers.dead_letters()
     except StreamsError as error:
         return {"dead-letters": joined([*parts, element("p", str(error), class_="problem", role="alert")])}
+    parts = _how_back(topic, answer["command"])
     rows = [
         (
             f"{each['topic']}-{each['partition']}",
@@ -89,10 +86,22 @@ def _dead_letters(answers: Answers, parameters: Parameters) -> Sections:
     if answer["without_source"]:
         text = f"Errors of punctuators, which have no record: {number(answer['without_source'])}."
         parts.append(element("p", text, class_="empty"))
+    if answer["invalid"]:
+        text = f"Records that are not dead letters, which are skipped: {number(answer['invalid'])}."
+        parts.append(element("p", text, class_="empty"))
     parts += [element("h3", "Last dead letters"), *map(_letter, answer["last"])]
     if not answer["last"]:
         parts.append(element("p", f"The topic {topic} has no records.", class_="empty"))
     return {"dead-letters": joined(parts)}
+
+
+def _how_back(topic: str, command: str) -> list[Content]:
+    """Return where dead letters are, and the command that writes them back."""
+    return [
+        element("h2", "Dead letters"),
+        element("p", f"Records that could not be processed are in the topic {topic}. This writes them back: "),
+        element("pre", command),
+    ]
 
 
 def _letter(letter: Answer) -> Markup:

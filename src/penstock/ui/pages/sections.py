@@ -40,7 +40,8 @@ def state_line(answer: Answer) -> Markup:
         state, since = "PAUSED", answer["paused_since_ms"]
     keeps_up = _keeps_up(answer) if state == "RUNNING" else ""
     if answer["watched"]:
-        badge, does = element("strong", "WATCHED", class_="state created"), _run_by(state, answer["members"], len(answer["topologies"]))
+        badge = element("strong", "WATCHED", class_="state created")
+        does = _run_by(state, answer["members"], len(answer["topologies"]))
     else:
         badge = element("strong", state, class_=f"state {state.lower().replace('_', '-')}")
         does = f"since {time_text(since)}."
