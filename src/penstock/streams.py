@@ -55,8 +55,8 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
         self._description = topology.describe()
 
     def edit(self, topology: Topology, removing: Collection[str] = ()) -> TopologyEdit:
-        """Go on with a changed topology and the state of the present one: compare them, close behind the last commit,
-        and start.
+        """Continue with a changed topology and the state of the present one: compare them, close behind the last
+        commit, and start.
 
         It starts an application that was closed, or has ended with an error, again. Views of stores end.
 

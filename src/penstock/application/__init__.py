@@ -383,7 +383,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             host.pause()
 
     def resume(self) -> None:
-        """Go on after `pause`."""
+        """Continue after `pause`."""
         with self._changed:
             self._paused_since_ms, host = None, self._host
         if host is not None:

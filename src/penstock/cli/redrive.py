@@ -26,7 +26,7 @@ def redrive(
         list[int] | None, typer.Option("--partition", min=0, help="Only what came from this partition.")
     ] = None,
     offsets: Annotated[
-        list[int] | None, typer.Option("--offset", min=0, help="Only the record of this offset where it came from.")
+        list[int] | None, typer.Option("--offset", min=0, help="Only what came from this offset of its source.")
     ] = None,
     exceptions: Annotated[
         list[str] | None,

@@ -102,8 +102,10 @@ def ui(
     ] = DEFAULT_UI_PORT,
     config: Settings = None,
 ) -> None:
-    """Show over HTTP an application that another process runs, until Ctrl-C, with what FILE would change: on Spark from
-    its checkpoint, on threads from the brokers."""
+    """Show over HTTP an application that another process runs, until Ctrl-C.
+
+    It also shows what FILE would change: on Spark by its checkpoint, on threads by the brokers.
+    """
     program = load_program(file)
     settings = program.configured({**parsed_settings(config), "penstock.ui.port": port, "penstock.ui.control": False})
     own = config_of_watcher(settings)

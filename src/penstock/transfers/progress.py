@@ -114,8 +114,8 @@ def identified(admin: Admin, names: Collection[str]) -> dict[str, str]:
     """Return the id of each of these topics, which exist.
 
     Raises:
-        RetriableError: brokers do not know one yet, or are older than Kafka 2.8. To go on without an id would begin the
-            topic again as soon as there is one.
+        RetriableError: brokers do not know one yet, or are older than Kafka 2.8. To continue without an id would begin
+            the topic again as soon as there is one.
     """
     found = admin.topic_ids(names)
     missing = sorted(set(names) - found.keys())

@@ -172,7 +172,7 @@ class _GroupQueries(TaskQueries):
         self._watch = watch
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return how far each task of the group is; raises StreamsError if the brokers do not tell."""
+        """Return how far each task of the group is; raises StreamsError if the brokers do not answer."""
         return self._watch.look()
 
     def staleness(self) -> Staleness:
