@@ -18,7 +18,7 @@ from penstock.record import ConsumerRecord
 from penstock.task.taps import TappedRecord
 from penstock.transfers.redrive import DeadLetter, KeptLetter, Redrive
 from penstock.ui.answers import Answers
-from penstock.ui.control import Control
+from penstock.ui.control import UNREAD_MS, Control
 from penstock.ui.routes import application
 from tests.support.answers import check_answer
 from tests.support.commands import Run
@@ -34,7 +34,7 @@ class Controlled:
 
     def __init__(self, shown: Shown, answers: Answers) -> None:
         self.shown = shown
-        self.control = Control(shown.streams, shown.config)
+        self.control = Control(shown.streams, shown.config, shown.clock.milliseconds)
         self.client = shown.client = TestClient(application(answers, self.control), base_url="http://localhost")
 
     def post(self, action: str, token: str | None = None, **headers: str) -> Any:
@@ -152,6 +152,27 @@ def test_a_node_is_tapped_and_untapped_from_its_page(controlled: Controlled, cap
     assert (controlled.shown.streams.tapped(node), host.calls[-1]) == (None, f"untap {node}")
     assert f"app: tap of {node} requested by testclient." in caplog.messages
     assert f"app: untap of {node} requested by testclient." in caplog.messages
+
+
+def test_a_tap_of_a_page_ends_when_nobody_reads_it(controlled: Controlled) -> None:
+    host, streams, clock = controlled.shown.host, controlled.shown.streams, controlled.shown.clock
+    node, other = "KSTREAM-SOURCE-0000000000", "KSTREAM-AGGREGATE-0000000003"
+    host.taps |= {node: [], other: []}
+    own = streams.tap(other)
+    controlled.post(f"tap?node={node}")
+    for _ in range(3):
+        clock.advance(UNREAD_MS - 1)
+        controlled.shown.json("/api/v1/topology")
+        controlled.control.close_unread_taps()
+    clock.advance(UNREAD_MS)
+    controlled.control.close_unread_taps()
+    assert host.calls[-1] == f"untap {node}"
+    assert streams.tapped(node) is None
+    assert own.is_open
+    controlled.post(f"tap?node={node}")
+    clock.advance(UNREAD_MS - 1)
+    controlled.control.close_unread_taps()
+    assert streams.tapped(node) is not None
 
 
 def test_a_program_taps_a_node_and_the_tap_of_the_program_itself_stays(controlled: Controlled) -> None:

@@ -33,6 +33,8 @@ class Tap(Tabular):
         self._lock = threading.Lock()
         self._is_open = True
         self._last: list[TappedRecord] = []
+        self.reads = 0
+        """How often the records were read."""
         self.records()
 
     @property
@@ -46,6 +48,7 @@ class Tap(Tabular):
         Raises StreamsError while no task runs.
         """
         with self._lock:
+            self.reads += 1
             if self._is_open:
                 found = sorted(self._host().tapped(self.node, self._limit), key=lambda record: record.tapped_ms)
                 self._last = found[-self._limit :] or self._last

@@ -16,8 +16,9 @@ from typing import Any, Final, NamedTuple
 
 from penstock.application import ApplicationLife
 from penstock.application.running_topology import RunningTopology
+from penstock.application.tap import Tap
 from penstock.background import in_background
-from penstock.clock import SystemClock
+from penstock.clock import SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
@@ -44,8 +45,26 @@ class Target(NamedTuple):
     topology: str | None = None
 
 
+UNREAD_MS: Final = 10 * 60_000
+"""How long a tap that was opened here stays open without a reader: taps cost time."""
+
 NO_TARGET: Final = Target()
 """That of actions that are about the whole application."""
+
+
+class _OpenedTap:
+    """A tap that was opened here, and when somebody was last seen to have read it (ms)."""
+
+    def __init__(self, tap: Tap, now_ms: int) -> None:
+        self.tap = tap
+        self._reads, self._read_ms = tap.reads, now_ms
+
+    def close_unread(self, now_ms: int) -> None:
+        """Close it if nobody has read it for UNREAD_MS."""
+        if self.tap.reads != self._reads:
+            self._reads, self._read_ms = self.tap.reads, now_ms
+        elif now_ms - self._read_ms >= UNREAD_MS:
+            self.tap.close()
 
 
 class RefusedActionError(StreamsError):
@@ -60,14 +79,22 @@ class RefusedActionError(StreamsError):
 class Control:
     """Does what those ask for who have the token of an application."""
 
-    def __init__(self, application: ApplicationLife[Any], config: StreamsConfig) -> None:
-        """Generate a token. config: of the application; it decides which actions there are."""
+    def __init__(
+        self,
+        application: ApplicationLife[Any],
+        config: StreamsConfig,
+        elapsed_ms: Callable[[], int] = elapsed_milliseconds,
+    ) -> None:
+        """Generate a token. config: of the application; it decides which actions there are. elapsed_ms: a clock that
+        never goes back."""
         self.token = secrets.token_urlsafe(32)
         """What a request must have."""
         self._application = application
         self._application_id: str = config.required("application.id")
         self._config = config
+        self._elapsed_ms = elapsed_ms
         self._slow = threading.Lock()
+        self._taps: list[_OpenedTap] = []
         self._calls: dict[str, Callable[[], Outcome | None]] = {
             "pause": application.pause,
             "resume": application.resume,
@@ -130,8 +157,15 @@ class Control:
     def _tap(self, topology: RunningTopology, node: str) -> Outcome:
         """Keep the last records that reach a node; a tap that the program has opened stays as it is."""
         if topology.tapped(node) is None:
-            topology.tap(node)
+            self._taps.append(_OpenedTap(topology.tap(node), self._elapsed_ms()))
         return {"node": node}
+
+    def close_unread_taps(self) -> None:
+        """Close the taps that were opened here and have had no reader for UNREAD_MS; called every few seconds."""
+        for opened in list(self._taps):
+            opened.close_unread(self._elapsed_ms())
+            if not opened.tap.is_open:
+                self._taps.remove(opened)
 
     def _untap(self, topology: RunningTopology, node: str) -> Outcome:
         topology.untap(node)

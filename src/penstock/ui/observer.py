@@ -128,9 +128,9 @@ class Observer:
 
     # ---------------------------------------- looking
 
-    def start(self, name: str) -> None:
-        """Look from now on. name: of the thread, which never keeps a program alive."""
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+    def start(self, name: str, then: Callable[[], None] = lambda: None) -> None:
+        """Look from now on. name: of the thread, which never keeps a program alive. then: called after each look."""
+        threading.Thread(target=self._run, args=(then,), name=name, daemon=True).start()
 
     def close(self) -> None:
         """Look no more; harmless when called again."""
@@ -141,10 +141,11 @@ class Observer:
         """Whether it looks no more."""
         return self._closed.is_set()
 
-    def _run(self) -> None:
+    def _run(self, then: Callable[[], None]) -> None:
         while True:
             try:
                 self.look()
+                then()
             except Exception as error:
                 _failures.exception("Could not read the figures of the application for its pages: %s", error)
             if self._closed.wait(INTERVAL_MS / 1000):

@@ -58,7 +58,10 @@ class UiServer:
             )
         )
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
-        self._observer.start(f"{name}-observer")
+        if control is None:
+            self._observer.start(f"{name}-observer")
+        else:
+            self._observer.start(f"{name}-observer", control.close_unread_taps)
         self._thread.start()
         # For a person at the terminal, whatever logging is set to; the port may be any free one.
         print(f"{config['application.id']}: shows itself at {self.address}", file=sys.stderr, flush=True)

@@ -118,8 +118,8 @@ def _tap_form(answers: Answers, parameters: Parameters) -> Sections:
     fields = [element("input", type="hidden", name=name, value=value) for name, value in hidden.items()]
     title = "Close the tap" if is_open else "Tap this node"
     hint = (
-        "The last 20 records that reach the node are kept and shown above, until the tap is closed. Meanwhile tasks "
-        "read all records into objects, which may cost time."
+        "The last 20 records that reach the node are kept and shown above, until the tap is closed, or nobody has "
+        "looked at them for ten minutes. Meanwhile tasks read all records into objects, which may cost time."
     )
     form = asking(fields, f"{title}: {node}", title)
     return {"tap": joined([element("h2", title), element("p", hint, class_="empty"), form])}
