@@ -101,7 +101,7 @@ def test_without_javascript_a_page_shows_what_was_true_when_it_was_loaded(
     for path in PATHS:
         browser.go(f"{address.rstrip('/')}{path}")
         html = browser.html()
-        assert "These figures are those of the moment when the page was loaded." in html
+        assert "These figures are from when the page was loaded." in html
         assert 'aria-current="page"' in html
         assert "RUNNING" in html or path not in ("/", "/state")
 

@@ -61,15 +61,12 @@ def test_what_a_version_has(
     assert found.admission_control == admission_control
     assert found.arrow_stream_writer == arrow_stream_writer
     assert found.repartition_by_id == repartition_by_id
-    assert found.arrow_capsules == admission_control  # both came with Spark 4.2
 
 
 def test_the_installed_spark_has_what_its_version_says() -> None:
-    assert hasattr(DataFrame, "__arrow_c_stream__") == FEATURES.arrow_capsules
     assert hasattr(DataFrame, "repartitionById") == FEATURES.repartition_by_id
 
 
-@pytest.mark.usefixtures("as_on_the_oldest")
 def test_a_frame_that_no_library_reads_hands_over_what_it_collects() -> None:
     class Frame:
         def toArrow(self) -> pa.Table:  # noqa: N802 (the name of pyspark)

@@ -37,13 +37,11 @@ class SparkFeatures:
     """What a version of Spark has of what the host uses.
 
     admission_control: asks a Python source for the offset after a given one, and again until it is at the end that it
-    fixed itself (`SupportsTriggerAvailableNow`). arrow_capsules: `DataFrame.__arrow_c_stream__`. arrow_stream_writer:
-    hands Arrow to a Python sink. repartition_by_id: `DataFrame.repartitionById`. checkpoint_package: the Java package
-    of the managers of checkpoint files.
+    fixed itself (`SupportsTriggerAvailableNow`). arrow_stream_writer: hands Arrow to a Python sink. repartition_by_id:
+    `DataFrame.repartitionById`. checkpoint_package: the Java package of the managers of checkpoint files.
     """
 
     admission_control: bool
-    arrow_capsules: bool
     arrow_stream_writer: bool
     repartition_by_id: bool
     checkpoint_package: str
@@ -55,7 +53,6 @@ def features_of(version: str) -> SparkFeatures:
     streaming = "org.apache.spark.sql.execution.streaming"
     return SparkFeatures(
         admission_control=release >= (4, 2),
-        arrow_capsules=release >= (4, 2),
         arrow_stream_writer=release >= (4, 1),
         repartition_by_id=release >= (4, 1),
         checkpoint_package=f"{streaming}.checkpointing" if release >= (4, 1) else streaming,
@@ -248,10 +245,12 @@ def hashed_into(partitions: int) -> list[int]:
 
 
 def readable_by_libraries(frame: DataFrame) -> DataFrame:
-    """Return `frame`, which pyarrow, polars and DuckDB read by its method `__arrow_c_stream__`; a Spark without that
-    method collects all rows for it. What operators make of `frame` there does not have it."""
-    if not FEATURES.arrow_capsules:
-        setattr(frame, "__arrow_c_stream__", partial(_collected, frame))  # noqa: B010  # mypy knows no such attribute
+    """Return `frame`, which pyarrow, polars and DuckDB read by its method `__arrow_c_stream__`: it collects all rows.
+
+    Before 4.2, Spark has no such method, and that of 4.2 and 4.3 fails for columns with timestamps. What operators make
+    of `frame` has the method of Spark.
+    """
+    setattr(frame, "__arrow_c_stream__", partial(_collected, frame))  # noqa: B010  # mypy knows no such attribute
     return frame
 
 
