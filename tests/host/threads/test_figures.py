@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from penstock.config import StreamsConfig
@@ -131,6 +133,34 @@ def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
     assert least >= 500_000
     assert found["committed-output-age-p99",] == pytest.approx(600_000, rel=0.2)
     assert found["stream-time", "0_0"] == 1_500_000
+
+
+def test_open_tasks_are_known_while_one_of_them_runs() -> None:
+    has_begun, let_go = threading.Event(), threading.Event()
+
+    def hang(key: bytes, value: bytes) -> None:
+        has_begun.set()
+        assert let_go.wait(60)
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(Serdes.bytes(), Serdes.bytes())).foreach(hang)
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": ""})
+    runner = TaskRunner(layout_of(built_topology(builder.build(), "app"), config, {"in": 1}), {})
+    task, partition = TaskId(0, 0), TopicPartition("in", 0)
+    runner.do(v.Start(task, OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint()), 0))
+    found: list[TaskId] = []
+    run = v.Run(task, [(partition, batch(b"v"))], NO_WAIT, 0)
+    running = threading.Thread(target=runner.do, args=(run,), daemon=True)
+    looking = threading.Thread(target=lambda: found.extend(runner.open_tasks()), daemon=True)
+    running.start()
+    try:
+        assert has_begun.wait(60)
+        looking.start()
+        looking.join(10)
+        assert found == [task]
+    finally:
+        let_go.set()
+        running.join(60)
 
 
 def test_a_line_says_what_was_done_between_two_snapshots() -> None:
