@@ -569,6 +569,36 @@ def test_a_task_that_others_are_to_have_is_given_up_in_the_middle_of_its_restore
     assert sorted(instance.given_up) == tasks
 
 
+def restoring(play: Play, **options: Any) -> InlineInstance:
+    """Return an instance that restores its tasks."""
+    instance = play.instance(**options)
+    instance.holds_restores = True
+    instance.run()
+    assert len(instance.held_restores) == len(instance.layout.groups)
+    return instance
+
+
+def test_a_close_does_not_wait_for_a_restore() -> None:
+    restoring(Play()).close()
+
+
+def test_an_application_that_another_instance_shuts_down_ends_in_the_middle_of_a_restore() -> None:
+    instance = restoring(Play())
+    instance.tell(v.ApplicationShutDown(StreamsError("shut down by another")))
+    with pytest.raises(StreamsError, match="shut down by another"):
+        instance.run()
+
+
+@pytest.mark.parametrize(
+    "response", [StreamThreadExceptionResponse.SHUTDOWN_CLIENT, StreamThreadExceptionResponse.SHUTDOWN_APPLICATION]
+)
+def test_an_error_ends_an_instance_in_the_middle_of_a_restore(response: StreamThreadExceptionResponse) -> None:
+    instance = restoring(Play(), response=response)
+    instance.tell(v.Failed(StreamsError("the consumer failed")))
+    with pytest.raises(StreamsError, match="the consumer failed"):
+        instance.run()
+
+
 def test_a_restore_that_is_given_up_goes_on_later_from_where_it_stands() -> None:
     play = Play()
     play.write("a b c d e f g h i j k l m n o p")

@@ -288,10 +288,11 @@ class Instance:
         self._cancel_restores()
 
     def _cancel_restores(self) -> None:
-        """Give up the restores of tasks that others are to have: those wait for them."""
+        """Give up the restores of tasks that others are to have, which wait for them, and all of them at the end."""
+        is_ending = self._phase is Phase.ENDING
         for task in self._tasks:
             is_being_restored = task.state is TaskState.RESTORING and task.id not in self._held_starts
-            if is_being_restored and not self._keeps(task.id):
+            if is_being_restored and (is_ending or not self._keeps(task.id)):
                 self._do(v.CancelRestore(task.id))
 
     def _keeps(self, id: TaskId) -> bool:
@@ -458,7 +459,7 @@ class Instance:
         self._committed_at, self._commit_requested = now, False
         self._committing = set()
         if self._closing is not None:
-            self._phase = Phase.ENDING
+            self._begin_to_end()
             return
         self._phase = Phase.RUNNING
         for task in self._lost():
@@ -531,14 +532,14 @@ class Instance:
             self._phase, self._retry_at = Phase.TELLING, now + _MOST_TELLING_MS
             self._do(v.ShutDownApplication())
         elif wait is None:
-            self._phase = Phase.ENDING
+            self._begin_to_end()
         else:
             self._open_again(now + wait)
 
     def _application_shut_down(self, error: Exception | None) -> None:
         """End: at once where this instance has asked for it, else behind a commit."""
         if self._phase is Phase.TELLING:
-            self._phase = Phase.ENDING
+            self._begin_to_end()
         self._shut_down = self._shut_down or error
         self._closing = self._closing or v.CloseRequested()
 
@@ -549,6 +550,11 @@ class Instance:
             self._do(v.StandDown(id))
         self._standing.clear()
         self._phase, self._retry_at = Phase.WAITING, when
+
+    def _begin_to_end(self) -> None:
+        """Close what runs, and wait for no restore."""
+        self._phase = Phase.ENDING
+        self._cancel_restores()
 
     def _end(self) -> None:
         self._phase = Phase.ENDED
@@ -575,7 +581,8 @@ class Instance:
             elif phase is Phase.DROPPING and not self._tasks.any_busy():
                 self._dropped()
             elif phase is Phase.TELLING and self._retry_at is not None and now >= self._retry_at:
-                self._retry_at, self._phase = None, Phase.ENDING
+                self._retry_at = None
+                self._begin_to_end()
             elif phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
                 self._retry_at, self._phase = None, Phase.RUNNING
             elif phase is Phase.ENDING:
@@ -653,7 +660,7 @@ class Instance:
         # what was sent is before the ends up to which stores are restored, or it is never read
         self._do(v.Abort())
         if self._closing is not None:
-            self._phase = Phase.ENDING
+            self._begin_to_end()
         elif self._error is None:
             self._phase = Phase.RUNNING
         elif self._timeout.allows(self._error, self._now):
