@@ -5,7 +5,7 @@ partitions were added, a topic was deleted. The next preparation of the applicat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -33,6 +33,21 @@ class UsedTopics(Protocol):
         ...
 
 
+class TopicChange(NamedTuple):
+    """What has become of one topic. text: for people. is_growth: whether what there was is still there, and readers of
+    it may go on without what is new."""
+
+    text: str
+    is_growth: bool
+
+
+class TopicChanges(NamedTuple):
+    """What has become of topics. are_growth: whether all changes are."""
+
+    text: str
+    are_growth: bool
+
+
 class TopicWatch:
     """Asks the brokers at intervals; one thread at a time."""
 
@@ -45,7 +60,7 @@ class TopicWatch:
         self._interval_ms: int = config["metadata.max.age.ms"]
         self._looked_ms: int | None = None
 
-    def look(self, used: UsedTopics, now_ms: int) -> str | None:
+    def look(self, used: UsedTopics, now_ms: int) -> TopicChanges | None:
         """Return what has changed since `used`; None for nothing, before the time for a look, or if no broker
         answers."""
         if self._looked_ms is None:
@@ -55,7 +70,7 @@ class TopicWatch:
         self._looked_ms = now_ms
         return self.changes(used)
 
-    def changes(self, used: UsedTopics) -> str | None:
+    def changes(self, used: UsedTopics) -> TopicChanges | None:
         """Return what has changed since `used`; None for nothing, or if no broker answers."""
         try:
             admin = ConfluentAdmin(self._config)
@@ -66,12 +81,15 @@ class TopicWatch:
         except KafkaError:
             return None  # the code that reads or writes waits for the brokers, and reports it
         now = resolve_patterns(self._built, topics, self._internal)
-        return "; ".join(topic_changes(used, now, topics, ids)) or None
+        found = list(topic_changes(used, now, topics, ids))
+        if not found:
+            return None
+        return TopicChanges("; ".join(each.text for each in found), all(each.is_growth for each in found))
 
 
 def topic_changes(
     used: UsedTopics, now: BuiltTopology, topics: Mapping[str, int], ids: Mapping[str, str]
-) -> Iterator[str]:
+) -> Iterator[TopicChange]:
     """Yield what differs between the topics that an application uses and those that there are.
 
     Args:
@@ -83,18 +101,19 @@ def topic_changes(
     before = used.topology
     read, matched = _sources(before), _sources(now)
     for topic in sorted(matched - read):
-        yield f"topic {topic} is new and matches a pattern"
+        yield TopicChange(f"topic {topic} is new and matches a pattern", is_growth=True)
     named = {*read, *external_sink_topics(before)}
     if before.global_topology is not None:
         named.update(before.global_topology.source_topics)
     for topic in sorted(named & used.topic_partitions.keys()):
         partitions, former_id = used.topic_partitions[topic], used.topic_ids.get(topic)
         if topic not in topics:
-            yield f"topic {topic} was deleted"
+            yield TopicChange(f"topic {topic} was deleted", is_growth=False)
         elif former_id is not None and ids.get(topic, former_id) != former_id:
-            yield f"topic {topic} was deleted and created again"
+            yield TopicChange(f"topic {topic} was deleted and created again", is_growth=False)
         elif topics[topic] != partitions:
-            yield f"topic {topic} has {topics[topic]} partitions, and had {partitions}"
+            text = f"topic {topic} has {topics[topic]} partitions, and had {partitions}"
+            yield TopicChange(text, is_growth=topics[topic] > partitions)
 
 
 def _sources(topology: BuiltTopology) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
+from penstock.host.topic_watch import TopicChanges, TopicWatch, UsedTopics
+from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
@@ -720,6 +722,68 @@ def test_partitions_that_do_not_fit_the_internal_topics_leave_the_tasks_as_they_
         assert host.close(60_000)
     with pytest.raises(StreamsError, match=r"Existing internal topic .* expected: 3; actual: 2"):
         words.host().start(Listening())
+
+
+class Failures(Listening):
+    """Keeps the errors about which the handler is asked, and has tasks replaced."""
+
+    def __init__(self) -> None:
+        super().__init__(StreamThreadExceptionResponse.REPLACE_THREAD)
+        self.failures: list[str] = []
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        self.failures.append(str(error))
+        return super().on_failure(error)
+
+
+def test_a_topic_that_is_created_again_with_partitions_that_do_not_fit_is_an_error(
+    words: WordCount, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_created = threading.Event()
+
+    class Watch(TopicWatch):
+        """Sees nothing until the topic is there again."""
+
+        def changes(self, used: UsedTopics) -> TopicChanges | None:
+            return super().changes(used) if is_created.is_set() else None
+
+    monkeypatch.setattr(driver, "TopicWatch", Watch)
+    words.settings |= {"metadata.max.age.ms": 0, "penstock.restart.max.attempts": 1_000}
+    words.settings["penstock.restart.backoff.max.ms"] = 100
+    host, listening = words.host(until_end=False), Failures()
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.admin.delete_topics([words.source])
+        assert until(lambda: words.source not in words.admin.topics())
+        words.admin.create_topics([NewTopic(words.source, 3)])
+        is_created.set()
+        assert until(lambda: any("expected: 3; actual: 2" in failure for failure in listening.failures))
+    finally:
+        assert host.close(60_000)
+
+
+class Refusing(PartitionGrouper):
+    """Makes the usual tasks of two partitions, and fails for more."""
+
+    def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
+        if max(topics.values()) > 2:
+            raise ValueError("more than two partitions")
+        return super().group(topics)
+
+
+def test_the_handler_is_asked_about_a_grouper_that_fails_for_new_partitions(words: WordCount) -> None:
+    words.settings |= {"metadata.max.age.ms": 0, "partition.grouper": Refusing}
+    host, listening = words.host(until_end=False), Listening()
+    host.start(listening)
+    try:
+        assert listening.running.wait(SECONDS)
+        words.admin.create_partitions(words.source, 3)
+        assert listening.ended.wait(SECONDS)
+        assert "more than two partitions" in str(listening.error)
+        assert listening.told[-2:] == ["failure", "error"]
+    finally:
+        assert host.close(60_000)
 
 
 def test_a_reset_makes_the_next_start_a_first_one(words: WordCount) -> None:

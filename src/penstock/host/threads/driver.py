@@ -61,7 +61,7 @@ from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
-from penstock.host.topic_watch import TopicWatch
+from penstock.host.topic_watch import TopicChanges, TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.turns import Turn, Turns
 from penstock.log_context import logged_as
@@ -298,20 +298,21 @@ class ThreadsHost:
         if not self._rebalancing.is_set():
             self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
 
-    def _rebalances_for(self, changes: str | None) -> bool:
-        """Rebalance for changes of topics, if there are any, and tasks with state keep their partitions; return whether
-        that is so."""
+    def _rebalances_for(self, changes: TopicChanges | None) -> bool:
+        """Rebalance for changes of topics, if there are any; return whether that is so. Where topics have only grown,
+        and tasks with state would not keep their partitions, the tasks stay as they are: they still have all that they
+        read."""
         if changes is None:
             return False
-        why = self._refused_change()
+        why = self._refused_change() if changes.are_growth else None
         if why is None:
-            self.rebalance(changes)
+            self.rebalance(changes.text)
         elif why != self._refused:
             _log.error(
                 "Topics of %s have changed (%s), and the tasks stay as they are, because others are refused: %s What "
                 "is new is not read until then.",
                 self._application_id,
-                changes,
+                changes.text,
                 why,
             )
         self._refused = why
@@ -336,7 +337,7 @@ class ThreadsHost:
 
     def _refused_change(self) -> str | None:
         """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
-        preparation has an error to tell."""
+        preparation raises an error, which the rebalance then tells."""
         try:
             admin = GroupAdmin(self._config)
             try:
@@ -344,7 +345,7 @@ class ThreadsHost:
                 return self._refused_plan(layout_of(self._built, self._config, topics), admin, topics)
             finally:
                 admin.close()
-        except StreamsError:
+        except Exception:  # whatever a partition.grouper raises
             return None
 
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:

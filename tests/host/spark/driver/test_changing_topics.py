@@ -163,7 +163,7 @@ def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, a
 
     def changes(topics: dict[str, int], ids: dict[str, str]) -> list[str]:
         now = resolve_patterns(built, topics, internal_topics(built, application))
-        return list(topic_changes(description, now, topics, ids))
+        return [change.text for change in topic_changes(description, now, topics, ids)]
 
     assert changes(topics, ids) == []
     recreated = {**ids, f"{prefix}-in-a": "another"}

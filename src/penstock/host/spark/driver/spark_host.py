@@ -487,7 +487,7 @@ class SparkHost:
         if not self._until_end and not self._rebalancing.is_set():
             changes = self._topic_watch.look(query.description, int(time.monotonic() * 1000))
             if changes is not None:
-                self.rebalance(changes)
+                self.rebalance(changes.text)
 
     def _follow(self, query: RunningQuery) -> None:
         """Take the manifests that are new."""
