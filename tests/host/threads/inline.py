@@ -86,6 +86,7 @@ class InlineInstance:
         self.held_restores: list[TaskId] = []
         self.standbys: list[TaskId] = []
         self.stepped_back: list[Exception] = []
+        self.ended_hung = 0
         self.purged: dict[TopicPartition, int] = {}
         self.error: BaseException | None = None
 
@@ -193,6 +194,8 @@ class InlineInstance:
                 self.standbys.remove(task)
             case v.StepBack(error):
                 self.stepped_back.append(error)
+            case v.EndHung():
+                self.ended_hung += 1
             case v.Purge(positions):
                 self.purged.update(positions)
             case v.PauseReading() | v.ResumeReading() | v.Leave() | v.TellRetry():

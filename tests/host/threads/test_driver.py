@@ -34,6 +34,7 @@ from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
+from penstock.host.threads.workers import worker_process
 from penstock.host.topic_watch import TopicChanges, TopicWatch, UsedTopics
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.topology import Topology, built_topology
@@ -171,10 +172,11 @@ class Jumping(SystemClock):
 
 @pytest.mark.one_broker
 def test_a_worker_process_whose_function_does_not_return_is_replaced(
-    words: WordCount, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    words: WordCount, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words.settings |= {"num.stream.threads": 2, "processing.guarantee": "exactly_once_v2"}
     hung, clock, listening = tmp_path / "hung", Jumping(), Listening()
+    monkeypatch.setattr(worker_process, "elapsed_milliseconds", clock.milliseconds)
     host = words.host(hanging, until_end=False, make_membership=None, clock=clock)
     host.start(listening)
     try:
@@ -187,7 +189,7 @@ def test_a_worker_process_whose_function_does_not_return_is_replaced(
         assert until(lambda: words.counts() == {"a": 2, "b": 3, "hang": 1})
     finally:
         assert host.close(60_000)
-    assert "was killed after max.poll.interval.ms without progress while it ran task 0_0" in caplog.text
+    assert "was killed after max.poll.interval.ms=300000 without progress while it ran task 0_0" in caplog.text
     assert "failure" not in listening.told
 
 

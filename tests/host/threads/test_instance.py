@@ -517,6 +517,7 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
     for _ in range(2):
         instance.tell(v.Tick())
         instance.run()
+    assert instance.ended_hung == 2
     [error] = instance.stepped_back
     assert "not got on for max.poll.interval.ms=300000 (tasks 0_0)" in str(error)
     instance.tell(v.MembershipLost(error))
@@ -530,6 +531,34 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
     instance.tell(v.Assigned(frozenset(instance.layout.groups)))
     instance.run()
     assert play.counts() == {"a": 1}
+
+
+def test_an_instance_whose_tasks_answer_one_after_the_other_keeps_them() -> None:
+    play = Play(partitions=2)
+    instance = play.instance(commit_interval_ms=500)
+    instance.run()
+    run, held = instance.runner.do, list[v.Prepare]()
+
+    def hold(action: Any) -> v.Event:
+        if isinstance(action, v.Prepare):
+            held.append(action)
+            return v.Tick()
+        return run(action)
+
+    instance.runner.do = hold  # type: ignore[method-assign]  # each flush of a cache takes its time
+    for partition in range(2):
+        play.write("a", partition=partition)
+    instance.run()
+    play.clock.advance(500)
+    instance.run()
+    assert len(held) >= 2
+    play.clock.advance(200_000)
+    instance.tell(run(held.pop(0)))
+    instance.run()
+    play.clock.advance(200_000)
+    instance.tell(v.Tick())
+    instance.run()
+    assert instance.stepped_back == []
 
 
 def test_standbys_are_kept_until_they_are_taken_over_or_given_to_others() -> None:

@@ -287,7 +287,8 @@ def test_a_worker_whose_function_does_not_return_is_ended_and_its_tasks_go_on(
 
     def end_hung() -> None:
         if until(spinning.exists):
-            workers.processes.end_hung("a minute")
+            workers.processes.end_hung(3_600_000)
+            workers.processes.end_hung(0)
 
     ending = threading.Thread(target=end_hung)
     ending.start()
@@ -296,7 +297,7 @@ def test_a_worker_whose_function_does_not_return_is_ended_and_its_tasks_go_on(
     ending.join()
     assert play.counts() == {"a": 3, "b": 2, "c": 1, "spin": 1}
     (error,) = workers.errors
-    assert "was killed after a minute while it ran task 1_1" in str(error)
+    assert "was killed after max.poll.interval.ms=0 without progress while it ran task 1_1" in str(error)
 
 
 def test_a_worker_that_dies_with_nothing_to_do_is_replaced(play: Play, workers: Workers) -> None:

@@ -263,19 +263,22 @@ class Instance:
         self._actions.append(action)
 
     def _watch_progress(self, now: int) -> None:
-        """Leave the tasks to other instances where a function of the user does not return for too long."""
+        """Leave the tasks to other instances where a function of the user does not return for too long, and have it
+        ended; at each tick, for `now` may have jumped, and whoever ends it measures by another clock."""
         limit = self._settings.max_poll_interval_ms
         busy = [str(task.id) for task in self._tasks if task.busy]
         if not busy:
             self._has_stepped_back = False
-        elif not self._has_stepped_back and now - self._got_on_at >= limit:
-            self._has_stepped_back = True
-            error = TaskMigratedError(
-                f"Processing has not got on for max.poll.interval.ms={limit} (tasks {', '.join(busy)}): this instance "
-                "leaves its tasks to others, and joins the group again when processing gets on. Let processors return "
-                "sooner, or set a larger max.poll.interval.ms."
-            )
-            self._do(v.StepBack(error))
+        elif now - self._got_on_at >= limit:
+            if not self._has_stepped_back:
+                self._has_stepped_back = True
+                error = TaskMigratedError(
+                    f"Processing has not got on for max.poll.interval.ms={limit} (tasks {', '.join(busy)}): this "
+                    "instance leaves its tasks to others, and joins the group again when processing gets on. Let "
+                    "processors return sooner, or set a larger max.poll.interval.ms."
+                )
+                self._do(v.StepBack(error))
+            self._do(v.EndHung(limit))
 
     def _assign(self, tasks: frozenset[TaskId]) -> None:
         """Take what the group has given; what is new is opened, what is lost is given up behind the next commit."""
@@ -334,6 +337,7 @@ class Instance:
     def _started(self, id: TaskId, due: int | None, now: int) -> None:
         task = self._tasks[id]
         task.busy = False
+        self._got_on_at = now
         task.state = TaskState.RUNNING
         # what `init` has sent, or put into stores, is of a run of its own
         task.due_ms = now if due is None else min(due, now)
@@ -359,6 +363,7 @@ class Instance:
 
     def _ran(self, event: v.Ran) -> None:
         self._tasks[event.task].ran(event)
+        self._got_on_at = self._now
         self._commit_requested |= event.commit_requested
         self._has_processed |= event.records > 0
         if event.uncommitted_bytes > self._layout.config["penstock.uncommitted.max.bytes"]:
@@ -442,6 +447,7 @@ class Instance:
 
     def _answered(self, id: TaskId) -> None:
         self._tasks[id].busy = False
+        self._got_on_at = self._now
         self._waiting_for.discard(id)
 
     def _commit_done(self, now: int) -> None:
@@ -478,7 +484,9 @@ class Instance:
 
     def _closed(self, id: TaskId) -> None:
         task = self._tasks[id]
-        task.busy = False
+        if task.busy:
+            task.busy = False
+            self._got_on_at = self._now
         task.reset()
         task.state = TaskState.CREATED
         if not self._keeps(id):

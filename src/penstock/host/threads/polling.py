@@ -42,8 +42,8 @@ class Workers(Protocol):
         """Let a processing thread do `action`."""
         ...
 
-    def end_hung(self, limit: str) -> None:
-        """End what does not return within `limit`, where it can be ended."""
+    def end_hung(self, limit_ms: int) -> None:
+        """End what has been doing one action for `limit_ms`, where it can be ended."""
         ...
 
     def restore(self, action: RestoreAction) -> None:
@@ -297,7 +297,8 @@ class Polling:
                 self._membership.give_up(tasks)
             case v.StepBack(error):
                 self._membership.step_back(error)
-                self._workers.end_hung("max.poll.interval.ms without progress")
+            case v.EndHung(limit_ms):
+                self._workers.end_hung(limit_ms)
             case v.ShutDownApplication():
                 self._membership.shut_down()
             case v.Leave():

@@ -115,9 +115,9 @@ class Processing(OpenTasks, Protocol):
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
         ...
 
-    def end_hung(self, limit: str) -> None:
-        """End what does not return within `limit`, where it can be ended: its actions are then answered. limit: for the
-        error, such as "5 s"."""
+    def end_hung(self, limit_ms: int) -> None:
+        """End what has been doing one action for `limit_ms` (max.poll.interval.ms), where it can be ended: its actions
+        are then answered."""
         ...
 
     def close(self) -> None:
@@ -298,7 +298,7 @@ class ProcessingThread:
         """Have `action` done."""
         self._thread.put(action)
 
-    def end_hung(self, limit: str) -> None:
+    def end_hung(self, limit_ms: int) -> None:
         """Do nothing: Python cannot end a thread."""
 
     def open_tasks(self) -> list[TaskId]:

@@ -38,9 +38,9 @@ class TaskThreads:
         """Let a thread, or a worker process, do `action`."""
         self._processing.do(action)
 
-    def end_hung(self, limit: str) -> None:
-        """End the worker processes that do not return within `limit`."""
-        self._processing.end_hung(limit)
+    def end_hung(self, limit_ms: int) -> None:
+        """End the worker processes that have been doing one action for `limit_ms`."""
+        self._processing.end_hung(limit_ms)
 
     def restore(self, action: RestoreAction) -> None:
         """Let the restore thread do `action`."""

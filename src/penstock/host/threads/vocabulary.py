@@ -453,6 +453,14 @@ class StepBack:
 
 
 @dataclass(frozen=True)
+class EndHung:
+    """End what has been doing one thing about a task for `limit_ms`, where it can be ended; what it does is then
+    answered."""
+
+    limit_ms: int
+
+
+@dataclass(frozen=True)
 class ShutDownApplication:
     """Have all instances of the group end; answered by `ApplicationShutDown`, unless the group cannot be told."""
 
@@ -516,6 +524,7 @@ Action = (
     | Close
     | GiveUp
     | StepBack
+    | EndHung
     | ShutDownApplication
     | Leave
     | Ask

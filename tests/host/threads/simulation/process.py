@@ -346,7 +346,7 @@ class Process:
                 if self._output is not None:
                     self._output.close()
                 self.later(1_000, self.kill)  # the member has left by then
-            case v.TellRunning() | v.TellRebalancing() | v.TellRetry():
+            case v.TellRunning() | v.TellRebalancing() | v.TellRetry() | v.EndHung():
                 pass
 
     # ---------------------------------------- the other threads

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from penstock.clock import elapsed_milliseconds
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.sent_program import module_path
 from penstock.host.threads import vocabulary as v
@@ -74,6 +75,8 @@ class WorkerProcess:
         self._died = died
         self._lock = threading.Lock()
         self._unanswered: deque[WorkerAction] = deque()
+        self._busy_since_ms = 0
+        """Since when it has been doing the first of these."""
         self._is_closed = False
         self._has_ended = False
         self._killed_after = ""
@@ -122,15 +125,18 @@ class WorkerProcess:
         with self._lock:
             if self._has_ended:
                 return False
+            if not self._unanswered:
+                self._busy_since_ms = elapsed_milliseconds()
             self._unanswered.append(action)
             self._sender.put(action)
             return True
 
-    def kill_if_busy(self, limit: str) -> None:
-        """Kill the process if it is doing something, after `limit`, which the error names."""
+    def kill_if_hung(self, limit_ms: int) -> None:
+        """Kill the process if it has been doing one action for `limit_ms` (max.poll.interval.ms)."""
         with self._lock:
-            if self._unanswered and not self._has_ended:
-                self._killed_after = limit
+            is_hung = bool(self._unanswered) and elapsed_milliseconds() - self._busy_since_ms >= limit_ms
+            if is_hung and not self._has_ended:
+                self._killed_after = f"max.poll.interval.ms={limit_ms} without progress"
                 self._process.kill()
 
     def read(self, question: object) -> Any:
@@ -178,6 +184,7 @@ class WorkerProcess:
                 match self._tasks.receive():
                     case Ready(error):
                         self._refusal = error
+                        self._busy_since_ms = elapsed_milliseconds()
                         self._ready.set()
                     case LogLine(logger, level, text, work):
                         with logged_as(*work):
@@ -185,6 +192,7 @@ class WorkerProcess:
                     case event:
                         with self._lock:
                             self._unanswered.popleft()
+                            self._busy_since_ms = elapsed_milliseconds()
                         self._answer(event)
         except EOFError:
             pass

@@ -144,10 +144,11 @@ class WorkerProcesses:
             case _:
                 assert_never(action)
 
-    def end_hung(self, limit: str) -> None:
-        """Kill the workers that are doing something, after `limit`: other processes take their places."""
+    def end_hung(self, limit_ms: int) -> None:
+        """Kill the workers that have been doing one action for `limit_ms` (max.poll.interval.ms): other processes take
+        their places."""
         for worker in self._workers:
-            worker.kill_if_busy(limit)
+            worker.kill_if_hung(limit_ms)
 
     def _start(self, action: v.Start) -> None:
         task, state = action.task, action.state
