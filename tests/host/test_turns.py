@@ -113,6 +113,31 @@ def test_nobody_waits_for_a_topology_that_rests_or_does_not_come_back() -> None:
     assert schedule.wait_ns(light, gone.away_since + PATIENCE_NS) == 0
 
 
+def test_a_topology_is_not_charged_for_a_turn_that_was_kept_while_nobody_waited() -> None:
+    schedule, [heavy, light] = started(1000, 1)
+    schedule.begin(light, 0)
+    schedule.end(light, 20 * MS)
+    schedule.ask(light, 20 * MS)
+    assert schedule.wait_ns(light, 20 * MS) > 0
+    schedule.leave(light)
+    used, later = heavy.used, 1_000_000 * MS
+    schedule.ask(heavy, later)
+    assert schedule.wait_ns(heavy, later) == 0
+    schedule.begin(heavy, later)
+    assert heavy.used == used
+
+
+def test_a_topology_is_charged_for_no_longer_than_the_turn_is_kept_for_it() -> None:
+    schedule, [heavy, light] = started(1000, 1)
+    schedule.begin(light, 0)
+    schedule.end(light, 20 * MS)
+    schedule.ask(light, 20 * MS)
+    assert schedule.wait_ns(light, 20 * MS) > 0
+    used = heavy.used
+    schedule.begin(light, 1_000_000 * MS)  # its thread got no time before
+    assert heavy.used == used + PATIENCE_NS / heavy.weight
+
+
 def test_a_rest_is_no_claim_to_more_than_a_moment() -> None:
     schedule, [idle, busy] = started(1, 1)
     schedule.rest(idle)

@@ -91,7 +91,7 @@ class FairSchedule:
         """Take that the run of `share` begins."""
         if self._held_for is not None:
             kept_for, since = self._held_for
-            kept_for.used += (now - since) / kept_for.weight
+            kept_for.used += min(now - since, PATIENCE_NS) / kept_for.weight
             self._held_for = None
         share.is_waiting, share.began_at = False, now
         self._running = share
@@ -113,6 +113,8 @@ class FairSchedule:
         """Forget `share`, though its run may wait."""
         if share in self._competing:
             self._competing.remove(share)
+        if not self.waiting():
+            self._held_for = None
 
 
 class Turns:
