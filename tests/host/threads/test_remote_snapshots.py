@@ -117,6 +117,22 @@ def test_a_snapshot_that_is_not_finished_is_not_named(snapshots: RemoteSnapshots
     assert [each for name in snapshots.names(TASK) for each in Files(snapshots.uri).find(f"{TASK}/{name}")] == []
 
 
+def test_a_snapshot_of_which_another_instance_has_deleted_a_part_is_not_named(snapshots: RemoteSnapshots) -> None:
+    def overtaken() -> Iterator[EncodedSegment]:
+        yield from segments(k="1")
+        for offset in range(10, 14):  # others write newer ones, and clean up
+            written(snapshots, offset)
+        for unfinished in range(14, 17):
+            Files(snapshots.uri).write(f"{TASK}/{SnapshotName(unfinished, KIND, 'a')}/00", b"")
+        snapshots.delete_old(TASK, KIND)
+        yield from segments(k="2")
+
+    with pytest.raises(UnusableSnapshotError, match="1 of 2 segments are gone"):
+        snapshots.write(TASK, KIND, snapshot_at(9), overtaken())
+    whole = [name.position for name in snapshots.names(TASK) if snapshots.read(TASK, name) is not None]
+    assert whole == [13, 12]
+
+
 def test_a_torn_or_changed_file_is_noticed(snapshots: RemoteSnapshots) -> None:
     name = written(snapshots, 3)
     directory = f"{TASK}/{name}"

@@ -7,28 +7,35 @@ import logging
 import random
 import shutil
 import signal
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from penstock.client.api import Admin, Consumer
 from penstock.clock import MockClock
+from penstock.errors import InvalidStateStoreError
 from penstock.host.crashpoints import SNAPSHOT_POINTS
 from penstock.host.files import Files
 from penstock.host.sealed_files import sealed, unsealed
+from penstock.host.threads import remote_state
+from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.figures import Commit
 from penstock.host.threads.remote_snapshots import RemoteSnapshots, SnapshotName, UnusableSnapshotError
+from penstock.host.threads.remote_state import SnapshotWriter
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
+from penstock.state.lmdb import LmdbSnapshot
 from penstock.state.memory import MemoryBase
-from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp, layouts_of
 from tests.host.threads.inline import KeptBase
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.support import Listening
@@ -333,6 +340,85 @@ def test_standbys_begin_with_snapshots_too(
 def standbys(host: ThreadsHost) -> dict[str, int]:
     found: dict[str, int] = host.statistics()["standbys"]
     return found
+
+
+class SlowFiles:
+    """A file system, a clock and a base that is read for a snapshot: each write takes a time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, write_ms: int) -> None:
+        config = config_in(directory)
+        self.layout = layout_in(config)
+        self.task, self.now = min(self.layout.stateful), 0
+        self.directory = StateDirectory(config)
+        self.directory.acquire()
+        stores, changelogs = self.layout.spec(self.task).stores, self.layout.changelogs(self.task)
+        stamp = ChangelogStamp(layouts_of(stores), dict.fromkeys(changelogs.values(), 2), {})
+        self.base = self.directory.open_base(self.task)
+        self.base.apply({"counts": {b"a": b"1" * 1_000, b"b": b"2" * 1_000}}, stamp.encode())
+        monkeypatch.setattr(remote_state, "_SEGMENT_BYTES", 1_000)
+        self.ended: list[bool] = []
+        self.read: LmdbSnapshot | None = None
+        self._write_ms = write_ms
+        snapshot_of, write = self.directory.snapshot, Files.write
+
+        @contextmanager
+        def snapshot(task: TaskId) -> Iterator[LmdbSnapshot | None]:
+            with snapshot_of(task) as self.read:
+                yield self.read
+
+        def slowly(files: Files, *parts: Any) -> None:
+            write(files, *parts)
+            self.now += write_ms
+            self.writer.end_overdue()
+            self.ended.append(self.has_ended())
+
+        monkeypatch.setattr(self.directory, "snapshot", snapshot)
+        monkeypatch.setattr(Files, "write", slowly)
+        self.snapshots = RemoteSnapshots(str(directory / "remote"), "app")
+        self.writer = SnapshotWriter(
+            "snapshots",
+            self.layout,
+            self.snapshots,
+            self.directory,
+            lambda: [self.task],
+            lambda: Commit(1, 0, 0),
+            lambda: cast(Admin, SimpleNamespace(topic_ids=lambda topics: {topic: topic for topic in topics})),
+            MockClock(0),
+            100_000,
+            lambda: self.now,
+        )
+
+    def has_ended(self) -> bool:
+        """Return whether the base is read no longer."""
+        assert self.read is not None
+        try:
+            self.read.stamp()
+        except InvalidStateStoreError:
+            return True
+        return False
+
+    def close(self) -> None:
+        self.base.close()
+        self.directory.release()
+
+
+def test_a_snapshot_that_takes_longer_than_an_interval_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = SlowFiles(monkeypatch, tmp_path, write_ms=100_000)
+    with pytest.raises(UnusableSnapshotError, match=r"longer than 100000 ms.*penstock\.state\.remote\.interval\.ms"):
+        slow.writer.write(slow.task)
+    assert slow.ended == [True], "while the file system kept it waiting"
+    assert slow.snapshots.names(slow.task) == []
+    slow.close()
+
+
+def test_a_snapshot_may_take_as_long_as_an_interval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SlowFiles(monkeypatch, tmp_path, write_ms=30_000)
+    assert slow.writer.write(slow.task)
+    assert slow.ended == [False, False, False], "two segments, and what names them"
+    assert len(slow.snapshots.names(slow.task)) == 1
+    slow.close()
 
 
 class Idle:

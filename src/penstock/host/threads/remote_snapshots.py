@@ -167,7 +167,8 @@ class RemoteSnapshots:
 
     def write(self, task: TaskId, kind: str, snapshot: Snapshot, segments: Iterable[EncodedSegment]) -> SnapshotName:
         """Write a snapshot, and name it when all of it is durable; return the name. snapshot: without segments. What
-        `segments` raises ends it; so does an error of the file system."""
+        `segments` raises ends it; so does an error of the file system. Raises UnusableSnapshotError if another instance
+        has deleted a part meanwhile."""
         name = SnapshotName(snapshot.position, kind, uuid.uuid4().hex)
         directory = f"{task}/{name}"
         written: list[WrittenSegment] = []
@@ -176,6 +177,7 @@ class RemoteSnapshots:
                 self._files.write(f"{directory}/{info.id.hex()}", data)
                 written.append(WrittenSegment(info.id.hex(), info.file_bytes, info.entries))
                 crash_point("snapshot.segment", 0)
+            self._check_all_there(directory, written)
             manifest = msgspec.json.encode(msgspec.structs.replace(snapshot, segments=written))
             self._files.write(
                 f"{directory}/{_MANIFEST}", sealed(manifest), partial(crash_point, "snapshot.torn_write", 0)
@@ -186,6 +188,15 @@ class RemoteSnapshots:
             raise
         crash_point("snapshot.written", 0)
         return name
+
+    def _check_all_there(self, directory: str, written: list[WrittenSegment]) -> None:
+        found = {each.name for each in self._files.find(directory)}
+        missing = [each.id for each in written if each.id not in found]
+        if missing:
+            raise UnusableSnapshotError(
+                f"{len(missing)} of {len(written)} segments are gone, the first of them {missing[0]}: another instance "
+                "took it for the rest of a snapshot whose writer has died, because newer ones were there."
+            )
 
     def delete_old(self, task: TaskId, kind: str) -> int:
         """Delete what the newest snapshots of `task` make superfluous, and those of other kinds; return how many were

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from penstock.client.api import Admin
 from penstock.clock import Clock, elapsed_milliseconds
@@ -60,6 +60,9 @@ _SEGMENT_BYTES: Final = 4 * 1024 * 1024
 """Content of one segment, before compression."""
 
 _RETRY_MS: Final = 60_000
+
+_LEAST_LIMIT_MS: Final = 60_000
+"""How long a snapshot may take at least, whatever the interval is."""
 
 _UNUSABLE: Final = (UnusableSnapshotError, CorruptedSegmentError, IncompatibleCheckpointError, AuthorizationError)
 """Why another snapshot is tried, and at last the changelogs."""
@@ -172,8 +175,16 @@ class RemoteState:
         _log.info("The state of task %s begins with %d entries of the snapshot %s.", task, entries, name)
 
 
+class _Reading(NamedTuple):
+    """A base that is being read for a snapshot, and until when (ms)."""
+
+    base: LmdbSnapshot
+    until_ms: int
+
+
 class SnapshotWriter:
-    """Writes snapshots of the tasks that run here, one after the other, in a thread of its own."""
+    """Writes snapshots of the tasks that run here, one after the other, in a thread of its own. One that takes longer
+    than an interval is given up: while a base is read, it cannot use again the pages that commits replace."""
 
     def __init__(
         self,
@@ -213,19 +224,21 @@ class SnapshotWriter:
         self._interval_ms = interval_ms
         self._elapsed_ms = elapsed_ms
         self._admin: Admin | None = None
+        self._limit_ms = max(interval_ms, _LEAST_LIMIT_MS)
+        self._reading: _Reading | None = None
         self._due: dict[TaskId, int] = {}
         self._closed = threading.Event()
-        self._thread: Upkeep | None = None
+        self._threads: list[Upkeep] = []
 
     def start(self) -> None:
         """Write from now on, until `close`."""
-        self._thread = Upkeep(self._name, [self.look])
+        self._threads = [Upkeep(self._name, [self.look]), Upkeep(f"{self._name}-limit", [self.end_overdue])]
 
     def close(self, seconds: float) -> None:
         """End behind the segment that is being written; wait so long for it (s)."""
         self._closed.set()
-        if self._thread is not None:
-            self._thread.close(seconds)
+        for thread in self._threads:
+            thread.close(seconds)
         if self._admin is not None:
             self._admin.close()
 
@@ -252,6 +265,13 @@ class SnapshotWriter:
                         error,
                     )
 
+    def end_overdue(self) -> None:
+        """End the reading of a base that has taken too long; from another thread than that which reads it, as a file
+        system may keep that one waiting."""
+        reading = self._reading
+        if reading is not None and self._elapsed_ms() >= reading.until_ms:
+            reading.base.close()
+
     def _first_due(self, task: TaskId) -> int:
         """Return when a task that has come is due: an interval after its last snapshot, whoever has written it."""
         newest = self._snapshots.newest(task, _origin(self._layout, self._client(), task).kind)
@@ -263,7 +283,7 @@ class SnapshotWriter:
         state; return whether one was written.
 
         Raises:
-            StreamsError: the task was closed in between, or the brokers do not answer.
+            StreamsError: the task was closed in between, the snapshot takes too long, or the brokers do not answer.
             OSError: the file system does not take it.
         """
         admin = self._client()
@@ -276,6 +296,7 @@ class SnapshotWriter:
             # opened again may be on its way through its changelogs, and is not.
             if base is None or self._directory.openings(task) != openings:
                 return False
+            self._reading = _Reading(base, self._elapsed_ms() + self._limit_ms)
             stamp = ChangelogStamp.decode(base.stamp() or ChangelogStamp().encode())
             if stamp.layouts != layouts_of(self._layout.spec(task).stores):
                 return False
@@ -286,7 +307,8 @@ class SnapshotWriter:
             if newest is not None and not self._is_newer(admin, task, snapshot, newest):
                 return False
             position = blake2b(stamp.encode(), digest_size=16).digest()
-            name = self._snapshots.write(task, origin.kind, snapshot, self._segments(base, position, origin))
+            segments = self._segments(self._reading, position, origin)
+            name = self._snapshots.write(task, origin.kind, snapshot, segments)
         _log.debug("The snapshot %s of task %s is written.", name, task)
         self._snapshots.delete_old(task, origin.kind)
         return True
@@ -297,14 +319,15 @@ class SnapshotWriter:
             return snapshot.position > newest.position
         return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
 
-    def _segments(self, base: LmdbSnapshot, position: bytes, origin: Origin) -> Iterator[EncodedSegment]:
+    def _segments(self, reading: _Reading, position: bytes, origin: Origin) -> Iterator[EncodedSegment]:
         """Yield the entries of a task. Between two segments the thread rests as long as it took to make one: it must
-        not take more than half a core from tasks that run in this process."""
+        not take more than half a core from tasks that run in this process. Raises UnusableSnapshotError if there is no
+        more time."""
         names, layouts = sorted(origin.layouts), tuple(sorted(origin.layouts.items()))
         start: StoreKey | None = None
         while True:
             began = time.perf_counter()
-            entries = _entries(base, names, start)
+            entries = _entries(reading.base, names, start)
             segments = encode_snapshot(position, 0, start, layouts, entries, _SEGMENT_BYTES, 2 * _SEGMENT_BYTES)
             yield from segments
             start = segments[-1].info.end
@@ -312,6 +335,11 @@ class SnapshotWriter:
                 return
             if self._closed.wait(time.perf_counter() - began):
                 raise UnusableSnapshotError("The instance ends.")
+            if self._elapsed_ms() >= reading.until_ms:
+                raise UnusableSnapshotError(
+                    f"It took longer than {self._limit_ms} ms, and meanwhile the state grows by what changes. Set a "
+                    "larger penstock.state.remote.interval.ms, or use a faster file system."
+                )
 
     def _client(self) -> Admin:
         if self._admin is None:
