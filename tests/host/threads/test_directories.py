@@ -15,6 +15,7 @@ from penstock.errors import InvalidStateStoreError
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
+from penstock.state.shared_lmdb import SharedLmdb
 
 KEPT, GIVEN_UP = TaskId(0, 0), TaskId(1, 12)
 
@@ -49,6 +50,33 @@ def test_only_state_that_nobody_has_used_for_long_enough_is_deleted(directory: S
     assert directory.has_base(KEPT)
     assert directory.has_base(GLOBAL_TASK)
     base.close()
+    directory.release()
+
+
+def test_a_part_of_the_shared_database_is_emptied_once_for_each_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = directory_in(tmp_path, shared=True)
+    directory.acquire()
+    kept = directory.open_base(KEPT)
+    emptied: list[bool] = []
+    empty = SharedLmdb.empty
+
+    def noted(database: SharedLmdb, name: str) -> bool:
+        emptied.append(empty(database, name))
+        return emptied[-1]
+
+    monkeypatch.setattr(SharedLmdb, "empty", noted)
+    for use in range(1, 3):
+        base = directory.open_base(GIVEN_UP)
+        base.apply({"s": {b"k": b"v"}}, b"stamp")
+        base.close()
+        for path in tmp_path.rglob("lock"):
+            os.utime(path, (1_000, 1_000))
+        for _ in range(3):
+            directory.delete_unused(1_001.0)
+        assert emptied == [True] * use
+    kept.close()
     directory.release()
 
 

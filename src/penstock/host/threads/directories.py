@@ -68,6 +68,8 @@ class StateDirectory:
         self._visit: _Visit | None = None
         self._is_shared: bool = config["penstock.state.shared"]
         self._shared: _Shared | None = None
+        self._emptied: set[str] = set()
+        """The parts of the shared database that are known to be empty: nobody has used them since."""
 
     @staticmethod
     def of_run(config: StreamsConfig, run: str) -> StateDirectory:
@@ -128,6 +130,7 @@ class StateDirectory:
         """Open or make the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""
         with self._opening:
             self._openings[task] += 1
+            self._emptied.discard(str(task))
             self._end_visit(task)
             directory = BaseDirectory(self._task_path(task), self._run, self._data_file())
             path = directory.enter()
@@ -168,6 +171,7 @@ class StateDirectory:
             return None
         database, directory = self._shared
         self._shared = None
+        self._emptied.clear()
         database.close()
         directory.leave()
         return directory
@@ -247,11 +251,15 @@ class StateDirectory:
                 with suppress(FileNotFoundError):
                     if directory.delete_if_unused(since):
                         crash_point("state.cleaned", 0)
+                        self._emptied.discard(directory.database.name)
                         _log.info("Deleted the state of a task that others have: %s.", directory.database.parent)
             if self._shared is not None:
                 for name in self._shared.database.names():
-                    if not (self.path / name).is_dir():
+                    if (self.path / name).is_dir():  # perhaps since another process has opened it
+                        self._emptied.discard(name)
+                    elif name not in self._emptied:
                         self._shared.database.empty(name)
+                        self._emptied.add(name)
 
     def _directories(self) -> Iterator[BaseDirectory]:
         """Yield the directories of tasks; that of the global stores, which each instance has, is left out."""
