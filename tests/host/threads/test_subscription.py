@@ -120,6 +120,27 @@ def test_of_members_with_other_groupers_those_that_have_tasks_go_on() -> None:
         lead(members, pairs)
 
 
+def of_first_version(owned: list[TaskId], rules: Rules = RULES) -> bytes:
+    """Return the subscription of a member that tells no inputs."""
+    application = msgspec.structs.replace(rules.application, inputs="")
+    pairs = [(task.subtopology, task.partition) for task in owned]
+    return encode_subscription(Subscription(1, "old", application, 3, pairs), rules)
+
+
+def test_a_member_of_the_first_version_has_its_share_beside_a_leader_of_the_second() -> None:
+    members = {"a": subscribed("p", [], version=2), "b": of_first_version(TASKS)}
+    assignments = lead(members, RULES)
+    shares = [follow(name, assignments[name], RULES) for name in "ab"]
+    assert sorted(len(share.tasks) for share in shares) == [0, 2], "those that move wait for their owner"
+
+
+def test_a_member_of_the_first_version_with_another_grouper_is_refused() -> None:
+    pairs = Rules({TASKS[n]: tuple(p for t in TASKS[2 * n : 2 * n + 2] for p in RULES.groups[t]) for n in range(2)})
+    assignments = lead({"a": subscribed("p", TASKS, version=2), "b": of_first_version([], pairs)}, RULES)
+    with pytest.raises(IncompatibleMemberError, match=r"All instances need the same partition\.grouper"):
+        follow("b", assignments["b"], pairs)
+
+
 def test_a_plan_that_differs_is_refused() -> None:
     [assignment] = lead({"a": subscribed("p", [])}, RULES).values()
     with pytest.raises(IncompatibleMemberError, match="by other rules than the leader"):

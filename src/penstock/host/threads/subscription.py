@@ -51,7 +51,7 @@ class Application(msgspec.Struct, frozen=True):
         program: a digest of what partitions have no part in: the sub-topologies, and which of them have state.
         partitions: how many the tasks read.
         tasks: a digest of the tasks with their partitions.
-        inputs: a digest of all these partitions.
+        inputs: a digest of all these partitions, empty where the member does not tell it.
     """
 
     program: str
@@ -59,10 +59,19 @@ class Application(msgspec.Struct, frozen=True):
     tasks: str
     inputs: str = ""
 
+    def has_tasks_of(self, other: Application) -> bool:
+        """Return whether the tasks are those of another member. A member of version 1 of the rules tells no inputs; its
+        tasks tell them."""
+        mine, others = ((each.program, each.partitions, each.tasks) for each in (self, other))
+        return mine == others
+
     def groups_otherwise(self, other: Application) -> bool:
         """Return whether the same partitions make other tasks in another member."""
-        same = self.program == other.program and self.inputs == other.inputs
-        return same and self.tasks != other.tasks
+        if self.inputs and other.inputs:
+            same = self.inputs == other.inputs
+        else:
+            same = self.partitions == other.partitions
+        return same and self.program == other.program and self.tasks != other.tasks
 
 
 class Subscription(msgspec.Struct, frozen=True):
@@ -264,7 +273,7 @@ def lead(
     """
     everybody = {member: decode_subscription(member, content) for member, content in members.items()}
     _check_leads(everybody, rules)
-    found = {member: one for member, one in everybody.items() if one.application == rules.application}
+    found = {member: one for member, one in everybody.items() if one.application.has_tasks_of(rules.application)}
     refused = {member: _refusal(one, rules) for member, one in everybody.items() if member not in found}
     named = {one.name(member): one for member, one in sorted(found.items())}
     known = [(*task, end) for task, end in sorted((ends or {}).items())]
