@@ -331,6 +331,7 @@ class ThreadsHost:
 
     def _refused_plan(self, layout: Layout, admin: Admin, topics: Mapping[str, int]) -> str | None:
         """Return why these tasks must not be assigned, None if they may."""
+        # with the partitions of internal topics, which `make_internal_topics` checks too: a look at changes makes none
         partitions = partitions_with_state(layout)
         committed = admin.committed_offsets(self._application_id, partitions, stable=False) if partitions else {}
         return refused_plan(layout, topics, committed)
