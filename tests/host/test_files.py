@@ -269,6 +269,14 @@ def test_a_file_system_that_nobody_knows_is_reported() -> None:
         Files("nowhere://a")
 
 
+def test_errors_do_not_show_who_signs_in_to_a_file_system() -> None:
+    with pytest.raises(ConfigError) as raised:
+        Files("nowhere://user:p%40ss@host/a/b?secret_key=c")
+    assert "Cannot store files at nowhere://host/a/b: " in str(raised.value)
+    assert not any(secret in str(raised.value) for secret in ("user", "p%40ss", "secret_key"))
+    assert raised.value.__cause__ is None
+
+
 def test_a_time_that_is_not_known_is_none(tmp_path: Path) -> None:
     files = Files(f"fsspec+memory://{tmp_path}")
     files.write("one", b"")

@@ -65,7 +65,9 @@ class Files:
             try:
                 self._files, root = fs.FileSystem.from_uri(uri)
             except (ValueError, ImportError) as error:
-                raise ConfigError(f"Cannot store files at {uri}: {error}") from error
+                # without the cause, whose text has the URI as it is
+                text = str(error).replace(uri, without_secrets(uri))
+                raise ConfigError(f"Cannot store files at {without_secrets(uri)}: {text}") from None
         else:
             self._files, root = fs.LocalFileSystem(), os.path.abspath(uri)
         self._root: str = root.rstrip("/")
@@ -254,6 +256,15 @@ class Files:
 
     def _path(self, path: str) -> str:
         return f"{self._root}/{path}" if path else self._root
+
+
+def without_secrets(uri: str) -> str:
+    """Return a URI for logs and errors: without the user, the password and the query, which may have keys."""
+    scheme, mark, rest = uri.partition("://")
+    if not mark:
+        return uri
+    place, slash, path = rest.partition("?")[0].partition("/")
+    return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
 
 
 def _beside(target: str) -> str:

@@ -166,6 +166,18 @@ def test_other_directories_are_not_taken_for_snapshots(snapshots: RemoteSnapshot
     assert Files(snapshots.uri).read(f"{TASK}/notes/file") == b""
 
 
+def test_what_cannot_be_listed_is_named_without_who_signs_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    snapshots = RemoteSnapshots(f"fsspec+memory://{tmp_path}?password=s3cret", "app")
+
+    def fail(*_: Any) -> None:
+        raise OSError("no route to host")
+
+    monkeypatch.setattr(Files, "find", fail)
+    with pytest.raises(UnusableSnapshotError, match=f"{tmp_path}/app/0_1 cannot be read: OSError: no route") as raised:
+        snapshots.names(TASK)
+    assert "s3cret" not in str(raised.value)
+
+
 def test_a_file_system_that_nobody_knows_is_reported() -> None:
     with pytest.raises(ConfigError, match="Cannot store files at nowhere://a"):
         RemoteSnapshots("nowhere://a", "app")

@@ -25,7 +25,7 @@ import msgspec
 
 from penstock.errors import StreamsError
 from penstock.host.crashpoints import crash_point
-from penstock.host.files import Files
+from penstock.host.files import Files, without_secrets
 from penstock.host.sealed_files import digest_of, sealed, unsealed
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Changes
@@ -131,7 +131,7 @@ class RemoteSnapshots:
         try:
             found = [SnapshotName.parse(each.name) for each in self._files.find(str(task)) if each.is_directory]
         except Exception as error:  # whatever a file system raises
-            raise _unreadable(self.uri, error) from error
+            raise _unreadable(f"{without_secrets(self.uri)}/{task}", error) from error
         return sorted((name for name in found if name is not None), reverse=True)
 
     def read(self, task: TaskId, name: SnapshotName) -> Snapshot | None:

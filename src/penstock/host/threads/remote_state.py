@@ -129,10 +129,9 @@ class RemoteState:
         found = [name for name in names if name.kind == kind]
         if names and not found:
             _log.warning(
-                "No snapshot of task %s in %s is used: they are of other stores or layouts, of changelog topics that "
-                "were deleted, or of another version of Penstock.",
+                "No snapshot of task %s in penstock.state.remote.dir is used: they are of other stores or layouts, of "
+                "changelog topics that were deleted, or of another version of Penstock.",
                 task,
-                self._snapshots.uri,
             )
         return found
 
