@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
@@ -53,6 +53,8 @@ class Hosts:
         self.configs: dict[str, StreamsConfig] = {}
         self.turns: list[Turns] = []
         self.refusal: StreamsError | None = None
+        self.opening: Callable[[], object] = lambda: None
+        """Called before a host is made."""
 
     def open(
         self,
@@ -63,6 +65,7 @@ class Hosts:
         restore_listener: StateRestoreListener | None = None,
         turns: Turns | None = None,
     ) -> TestHost:
+        self.opening()
         if turns is not None:
             self.turns.append(turns)
         host = TestHost().open(built, config, session, until_end, restore_listener)
@@ -119,6 +122,16 @@ def test_the_whole_runs_when_all_do(streams: KafkaStreamsNamedTopologyWrapper, h
     assert streams.state() is State.REBALANCING
     hosts["a"].told().on_running()
     assert streams.state() is State.RUNNING
+
+
+def test_metrics_and_states_can_be_read_while_the_hosts_are_made(
+    streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts
+) -> None:
+    """Pages and metrics are served from the beginning of a start."""
+    seen = []
+    hosts.opening = lambda: seen.append((streams.running_topology("a").state(), bool(streams.metrics())))
+    streams.start([named(streams, "a")])
+    assert seen == [(State.REBALANCING, True)]
 
 
 def test_topologies_come_and_go_while_others_run(streams: KafkaStreamsNamedTopologyWrapper, hosts: Hosts) -> None:

@@ -415,9 +415,12 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         return self.metrics()
 
     def _state_of(self, name: str) -> State:
-        """Return the state of one topology: that of its host, while the application has not ended."""
-        state = self.state()
-        return self._running_host().state_of(name) if state in (State.REBALANCING, State.RUNNING) else state
+        """Return the state of one topology: that of its host, while the application has not ended; that of the
+        application until there are hosts."""
+        state, hosts = self.state(), self._host
+        if hosts is None or state not in (State.REBALANCING, State.RUNNING):
+            return state
+        return hosts.state_of(name)
 
     def _host_named(self, name: str) -> Host:
         self._check_known(name)
