@@ -27,7 +27,8 @@ HEADERS: Final = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
-"""Headers of each answer: a page loads nothing from other places, and no other page may have it inside."""
+"""Headers of each answer that does not say otherwise: a page loads nothing from other places, and no other page may
+have it inside."""
 
 
 class Guard:
@@ -48,7 +49,9 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(HEADERS)
+                headers_of_answer = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers_of_answer.setdefault(name, value)
             await send(message)
 
         headers = Headers(scope=scope)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from importlib.resources import files
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -40,7 +39,7 @@ from penstock.ui.guard import HEADERS, Guard, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
 from penstock.ui.pages import Pages
 from penstock.ui.pages.control import outcome_of
-from penstock.ui.pages.layout import Page
+from penstock.ui.pages.layout import Page, static_file
 from penstock.ui.pages.topology import picture
 from penstock.ui.parameters import Parameters, WrongParameterError, number, selection
 
@@ -264,10 +263,11 @@ async def _body(request: Request) -> bytes:
 
 
 def _static(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
-    content = files("penstock.ui").joinpath("static", name).read_bytes()
+    content = static_file(name)
 
     async def endpoint(request: Request) -> Response:
-        return Response(content, media_type=media_type)
+        # Its address changes with its content. A page whose application ends meanwhile has its scripts all the same.
+        return Response(content, headers={"Cache-Control": "max-age=86400"}, media_type=media_type)
 
     return endpoint
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
+from functools import cache
+from importlib.resources import files
 from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
@@ -42,7 +45,7 @@ def document(application_id: str, menu: Sequence[Page], page: Page, parameters: 
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("title", f"{page.title} · {application_id}"),
-        element("link", rel="icon", href="/static/ui.svg"),
+        element("link", rel="icon", href=_address("ui.svg")),
         *map(_loaded, (*page.files, "ui.css", "ui.js")),
     )
     body = element(
@@ -65,5 +68,17 @@ def document(application_id: str, menu: Sequence[Page], page: Page, parameters: 
 def _loaded(file: str) -> Markup:
     """Return the element that loads a script or a style."""
     if file.endswith(".css"):
-        return element("link", rel="stylesheet", href=f"/static/{file}")
-    return element("script", src=f"/static/{file}", defer=True)
+        return element("link", rel="stylesheet", href=_address(file))
+    return element("script", src=_address(file), defer=True)
+
+
+@cache
+def static_file(name: str) -> bytes:
+    """Return the content of a file that pages load."""
+    return files("penstock.ui").joinpath("static", name).read_bytes()
+
+
+@cache
+def _address(name: str) -> str:
+    """Return the address of a file that pages load, which changes with its content: browsers keep the file."""
+    return f"/static/{name}?{hashlib.sha256(static_file(name)).hexdigest()[:16]}"
