@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.client.api import Admin
 from penstock.client.confluent import (
@@ -27,6 +27,7 @@ from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
+from penstock.extras import load
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.crashpoints import crash_point
 from penstock.host.internal_topics import make_internal_topics
@@ -51,8 +52,6 @@ from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
-from penstock.host.threads.remote_snapshots import RemoteSnapshots
-from penstock.host.threads.remote_state import RemoteState, SnapshotWriter, remote_snapshots
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots
 from penstock.host.threads.subscription import IncompatibleMemberError
@@ -73,6 +72,10 @@ from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.taps import TappedRecord
 
+if TYPE_CHECKING:
+    from penstock.host.threads.remote_snapshots import RemoteSnapshots
+    from penstock.host.threads.remote_state import SnapshotWriter
+
 _log = logging.getLogger(__name__)
 
 MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
@@ -80,6 +83,8 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 
 _ENDS_MS = 3_000  # all members wait for the leader's answer
 _WEIGHT = "penstock.topology.weight"
+_REMOTE_DIR = "penstock.state.remote.dir"
+_REMOTE_STATE = "penstock.host.threads.remote_state"  # loaded where that is set: Arrow, which it needs, takes 40 MB
 _MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 
@@ -362,8 +367,9 @@ class ThreadsHost:
         )
         fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)
-        snapshots = remote_snapshots(config)
-        fill = no_snapshots if snapshots is None else RemoteState(layout, snapshots, admin, self._clock).fill
+        remote = None if config[_REMOTE_DIR] is None else load(_REMOTE_STATE, _REMOTE_DIR)
+        snapshots: RemoteSnapshots | None = None if remote is None else remote.remote_snapshots(config)
+        fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clock).fill
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
         standbys = Standbys(layout, admin, follower, self._directory.open_base, fill)
         self._standbys = standbys
@@ -435,7 +441,7 @@ class ThreadsHost:
 
     def _snapshot_writer(self, layout: Layout, snapshots: RemoteSnapshots, processing: Processing) -> SnapshotWriter:
         """Return what writes snapshots of the tasks that run in `processing`."""
-        return SnapshotWriter(
+        writer: SnapshotWriter = load(_REMOTE_STATE, _REMOTE_DIR).SnapshotWriter(
             f"penstock-{self._application_id}-snapshots",
             layout,
             snapshots,
@@ -446,6 +452,7 @@ class ThreadsHost:
             self._clock,
             self._config["penstock.state.remote.interval.ms"],
         )
+        return writer
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
