@@ -176,6 +176,7 @@ def made_old(path: Path) -> None:
     path.write_bytes(sealed(before + b'"current_ms":%d,' % (int(time) - 13 * 3_600_000) + rest))
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 @pytest.mark.parametrize(
     ("what", "damage", "reason"),
@@ -211,6 +212,7 @@ def test_the_older_snapshot_is_used_where_the_newest_is_torn(remote: RemoteWords
     assert remote.restored() == 2
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 def test_a_snapshot_that_the_changelog_does_not_reach_is_not_used(
     remote: RemoteWords, caplog: pytest.LogCaptureFixture
@@ -223,6 +225,7 @@ def test_a_snapshot_that_the_changelog_does_not_reach_is_not_used(
     assert "It goes on at offset" in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 def test_snapshots_of_topics_that_were_deleted_and_of_other_stores_are_not_used(
     remote: RemoteWords, caplog: pytest.LogCaptureFixture
@@ -243,6 +246,7 @@ def test_snapshots_of_topics_that_were_deleted_and_of_other_stores_are_not_used(
     assert written - {name.kind for name in before}
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 def test_a_file_system_that_does_not_answer_delays_nobody(
     remote: RemoteWords, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -309,6 +313,7 @@ def test_each_word_is_counted_once_though_instances_are_killed_while_they_write_
     group.assert_exact()
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 @pytest.mark.parametrize("shared", [False, True])
 def test_standbys_begin_with_snapshots_too(
