@@ -87,6 +87,8 @@ class LmdbEntries(ABC):
     """The entries and the stamp of one base, in two databases of an LMDB environment (implements Base)."""
 
     _path: Path
+    _process: int
+    _environment: lmdb.Environment | None
     _entries: Any
     _meta: Any
     _size: int | None = None
@@ -167,6 +169,17 @@ class LmdbEntries(ABC):
         return _corrupted(self._path, error)
 
     # ---------- helpers
+
+    def _opened(self) -> lmdb.Environment:
+        """Return the environment; raises InvalidStateStoreError if the base is closed or was opened by another
+        process."""
+        if self._environment is None:
+            raise InvalidStateStoreError(f"The base {self._path} is closed: open it again.")
+        if os.getpid() != self._process:
+            raise InvalidStateStoreError(
+                f"The base {self._path} was opened before a fork: open it in the process using it."
+            )
+        return self._environment
 
     @abstractmethod
     def _get(self, key: bytes, database: Any) -> bytes | None:
@@ -255,7 +268,7 @@ class LmdbBase(LmdbEntries):
         self._lock = threading.RLock()  # of the snapshots, which other threads take and close
         try:
             private_directory(self._path)
-            self._environment: lmdb.Environment | None = opened_or_empty(self._path, lambda: self._open(map_bytes))
+            self._environment = opened_or_empty(self._path, lambda: self._open(map_bytes))
         except (OSError, lmdb.Error) as error:
             raise self._failed("cannot be opened", error) from error
 
@@ -362,15 +375,6 @@ class LmdbBase(LmdbEntries):
 
     def _forget_snapshot(self, snapshot: LmdbSnapshot) -> None:
         self._snapshots.discard(snapshot)
-
-    def _opened(self) -> lmdb.Environment:
-        if self._environment is None:
-            raise InvalidStateStoreError(f"The base {self._path} is closed: open it again.")
-        if os.getpid() != self._process:
-            raise InvalidStateStoreError(
-                f"The base {self._path} was opened before a fork: open it in the process using it."
-            )
-        return self._environment
 
 
 class LmdbSnapshot:

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import lmdb
 
-from penstock.errors import InvalidStateStoreError, ProcessorStateError
+from penstock.errors import ProcessorStateError
 from penstock.private_files import FILE_MODE, private_directory
 from penstock.state.lmdb import DAMAGED, STAMP, LmdbEntries, LmdbSnapshot, opened_or_empty
 
@@ -98,7 +98,7 @@ class SharedLmdbBase(LmdbEntries):
         if it cannot be made."""
         self._path = path / name
         self._process = os.getpid()
-        self._environment: lmdb.Environment | None = environment
+        self._environment = environment
         self._snapshots: set[LmdbSnapshot] = set()
         self._lock = threading.Lock()  # of the snapshots, which other threads take and close
         self._numbers: dict[str, bytes] = {}
@@ -179,12 +179,3 @@ class SharedLmdbBase(LmdbEntries):
         except lmdb.Error as error:
             raise self._failed("cannot be written", error) from error
         self._seen, self._size = stamp, size
-
-    def _opened(self) -> lmdb.Environment:
-        if self._environment is None:
-            raise InvalidStateStoreError(f"The base {self._path} is closed: open it again.")
-        if os.getpid() != self._process:
-            raise InvalidStateStoreError(
-                f"The base {self._path} was opened before a fork: open it in the process using it."
-            )
-        return self._environment

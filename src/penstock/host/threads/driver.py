@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.client.api import Admin
 from penstock.client.confluent import (
@@ -72,10 +72,6 @@ from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.taps import TappedRecord
 
-if TYPE_CHECKING:
-    from penstock.host.threads.remote_snapshots import RemoteSnapshots
-    from penstock.host.threads.remote_state import SnapshotWriter
-
 _log = logging.getLogger(__name__)
 
 MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
@@ -84,7 +80,6 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 _ENDS_MS = 3_000  # all members wait for the leader's answer
 _WEIGHT = "penstock.topology.weight"
 _REMOTE_DIR = "penstock.state.remote.dir"
-_REMOTE_STATE = "penstock.host.threads.remote_state"  # loaded where that is set: Arrow, which it needs, takes 40 MB
 _MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 
@@ -367,8 +362,9 @@ class ThreadsHost:
         )
         fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)
-        remote = None if config[_REMOTE_DIR] is None else load(_REMOTE_STATE, _REMOTE_DIR)
-        snapshots: RemoteSnapshots | None = None if remote is None else remote.remote_snapshots(config)
+        # Arrow, which snapshots on a remote file system need, takes 40 MB.
+        remote = None if config[_REMOTE_DIR] is None else load("penstock.host.threads.remote_state", _REMOTE_DIR)
+        snapshots = None if remote is None else remote.remote_snapshots(config)
         fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clock).fill
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
         standbys = Standbys(layout, admin, follower, self._directory.open_base, fill)
@@ -431,28 +427,23 @@ class ThreadsHost:
             )
         )
         opened.callback(self._queries.close)
-        if snapshots is not None:
-            writer = self._snapshot_writer(layout, snapshots, processing)
+        if remote is not None:
+            writer = remote.SnapshotWriter(
+                f"penstock-{self._application_id}-snapshots",
+                layout,
+                snapshots,
+                self._directory,
+                processing.open_tasks,
+                lambda: self._figures.commit,
+                partial(ConfluentAdmin, config, _ENDS_MS),
+                self._clock,
+                config["penstock.state.remote.interval.ms"],
+            )
             opened.callback(writer.close, LAST_SECONDS)
             writer.start()
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
-
-    def _snapshot_writer(self, layout: Layout, snapshots: RemoteSnapshots, processing: Processing) -> SnapshotWriter:
-        """Return what writes snapshots of the tasks that run in `processing`."""
-        writer: SnapshotWriter = load(_REMOTE_STATE, _REMOTE_DIR).SnapshotWriter(
-            f"penstock-{self._application_id}-snapshots",
-            layout,
-            snapshots,
-            self._directory,
-            processing.open_tasks,
-            lambda: self._figures.commit,
-            partial(ConfluentAdmin, self._config, _ENDS_MS),
-            self._clock,
-            self._config["penstock.state.remote.interval.ms"],
-        )
-        return writer
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
