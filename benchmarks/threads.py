@@ -14,8 +14,10 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
@@ -61,6 +63,7 @@ WORDS_PER_LINE: Final = 5
 CACHE_BYTES: Final = 10 << 20
 
 _WARM_SECONDS: Final = 5.0
+_READ_MS: Final = 10
 _START_SECONDS: Final = 60.0
 _WARM_SHARE: Final = 0.2
 _STALLED_SECONDS: Final = 30.0
@@ -114,7 +117,8 @@ class Row:
 
 
 class Probe:
-    """Writes records at a steady rate and takes the times at which their results can be read, in one thread."""
+    """Writes records at a steady rate in one thread, and takes the times at which their results can be read in another.
+    Both wait without using the CPU, which on a small machine the contestant would lack."""
 
     def __init__(self, bootstrap: str, rate: int) -> None:
         """Connect."""
@@ -131,20 +135,32 @@ class Probe:
     def run(self, until: Callable[[float], bool], writes: bool = True) -> None:
         """Write and read until `until` holds of the time since this call (s); without `writes`, read only."""
         began = time.perf_counter()
+        ended = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            writer = pool.submit(self._write, ended) if writes else None
+            try:
+                while not until(time.perf_counter() - began):
+                    self._read()
+            finally:
+                ended.set()
+            if writer is not None:
+                writer.result()
+
+    def _read(self) -> None:
+        for _, batch in self._consumer.poll(_READ_MS, 10_000):
+            arrived = time.perf_counter()
+            for key in batch.keys:
+                self.read.setdefault(int(key or b"-1"), arrived)
+
+    def _write(self, ended: threading.Event) -> None:
+        began = time.perf_counter()
         written = 0
-        while not until(now := time.perf_counter() - began):
-            due = written / self._rate
-            if writes and now >= due:
-                number = len(self.sent)
-                self.sent.append(time.perf_counter())
-                self._producer.send(SOURCE, b"%d" % number, b"x", number % PARTITIONS)
-                written += 1
-                due = written / self._rate
-            wait = max(0.0, due - (time.perf_counter() - began)) if writes else 0.01
-            for _, batch in self._consumer.poll(int(wait * 1000), 10_000):
-                arrived = time.perf_counter()
-                for key in batch.keys:
-                    self.read.setdefault(int(key or b"-1"), arrived)
+        while not ended.is_set():
+            number = len(self.sent)
+            self.sent.append(time.perf_counter())
+            self._producer.send(SOURCE, b"%d" % number, b"x", number % PARTITIONS)
+            written += 1
+            time.sleep(max(0.0, began + written / self._rate - time.perf_counter()))
 
     def latencies(self, first: int, last: int) -> list[float]:
         """Return the times (ms) from writing to reading of the records `first` to `last` that were read, ascending."""
