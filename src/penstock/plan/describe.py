@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 
 from penstock import notebook
 from penstock.plan import picture
@@ -137,7 +137,7 @@ class TopologyDescription:
 
     def to_mermaid(self) -> str:
         """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
-        return picture.mermaid(_graph(self._entries()))
+        return picture.mermaid(self._graph)
 
     def to_svg(
         self,
@@ -166,7 +166,7 @@ class TopologyDescription:
             addresses |= {f"node {node.name}": node_address(node.name) for entry in entries for node in entry.nodes}
         if part_address is not None:
             addresses |= {_title(entry): part_address(entry.id) for entry in entries}
-        graph = _graph(entries).folded([_title(entry) for entry in entries if entry.id in folded])
+        graph = self._graph.folded([_title(entry) for entry in entries if entry.id in folded])
         return picture.svg(graph, shown, addresses)
 
     def forms(self, title: str | None = None, facts: Mapping[str, str] | None = None) -> notebook.Forms:
@@ -186,6 +186,10 @@ class TopologyDescription:
         self, include: Collection[str] | None = None, exclude: Collection[str] | None = None
     ) -> dict[str, str]:
         return notebook.mime_bundle(self.forms(), include, exclude)
+
+    @cached_property
+    def _graph(self) -> picture.Graph:
+        return _graph(self._entries())
 
     def _entries(self) -> list[SubtopologyDescription | GlobalStoreDescription]:
         return sorted((*self.subtopologies, *self.global_stores), key=lambda entry: entry.id)

@@ -87,6 +87,11 @@ class Graph:
                 found[edge.end].append(edge.start)
         return found
 
+    @cached_property
+    def places(self) -> Mapping[str, _Box]:
+        """Where the nodes stand, by their ids."""
+        return _layout(self)
+
     def groups(self) -> dict[str, list[str]]:
         """Return the ids of the nodes of each group, by its title."""
         groups: dict[str, list[str]] = {}
@@ -97,6 +102,8 @@ class Graph:
 
     def folded(self, titles: Collection[str]) -> Graph:
         """Return the graph with a single node in each group of `titles`, which has the title as its id."""
+        if not titles:
+            return self
         inside = {title: ids for title, ids in self.groups().items() if title in titles}
         places = {id: title for title, ids in inside.items() for id in ids}
         nodes: dict[str, Node] = {}
@@ -261,7 +268,7 @@ def svg(
     """Return the drawing of `graph` as an SVG document; a page can change its colours by the classes. figures: of nodes
     by their ids, and of groups by their titles; without any, the colour of a node is that of its shape. addresses:
     where a click on them leads."""
-    boxes = _layout(graph)
+    boxes = graph.places
     width = max((box.x + box.width for box in boxes.values()), default=0) + 2 * _GAP
     height = max((box.y for box in boxes.values()), default=0) + _LINE + 2 * _GAP
     size = {"width": f"{width:.0f}", "height": f"{height:.0f}", "viewBox": f"0 0 {width:.0f} {height:.0f}"}

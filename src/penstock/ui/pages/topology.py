@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import PurePath
+from functools import lru_cache
+from os.path import basename
 from typing import Final, NamedTuple, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import quote_plus, urlencode
 
 from penstock.errors import counted
 from penstock.notebook import time_text
+from penstock.plan.describe import TopologyDescription
 from penstock.plan.picture import Figure
 from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, percent, rate, size
@@ -89,6 +91,13 @@ class _View(NamedTuple):
         query = {**others, "measure": self.measure, "folded": ",".join(sorted(self.folded))}
         given = {name: value for name, value in query.items() if value}
         return f"{path}?{urlencode(given)}" if given else path
+
+    def node_addresses(self, topology: str) -> Callable[[str], str]:
+        """Return what returns the address at which the reader sees a node of a topology by its name, for thousands of
+        them."""
+        start = self.address(topology=topology)
+        start += "&node=" if "?" in start else "?node="
+        return lambda node: start + quote_plus(node)
 
 
 def _part_id(topology: str, part: int) -> str:
@@ -180,15 +189,8 @@ def _parts(topology: Answer) -> list[Answer]:
 
 
 def _figure(answers: Answers, topology: Answer, view: _View) -> Markup:
-    """Return the picture of a topology, in which a click on a node shows it, and on a sub-topology folds it."""
+    """Return the picture of a topology, with what else shows it."""
     name = topology["name"]
-
-    def node_address(node: str) -> str:
-        return view.address(topology=name, node=node)
-
-    def part_address(part: int) -> str:
-        return view._replace(folded=view.folded ^ {_part_id(name, part)}).address() + "#measures"
-
     forms = [
         element("a", "SVG", href=view.address("/topology.svg", topology=name)),
         " · ",
@@ -196,41 +198,69 @@ def _figure(answers: Answers, topology: Answer, view: _View) -> Markup:
         " · ",
         element("a", "JSON", href="/topology.json"),
     ]
-    drawn = Markup(_drawn(answers, topology, view, node_address, part_address))
+    drawn = _with_links(_Drawing.of(answers, topology, view))
     label = f"Picture of the topology {name}".strip()
     return element("figure", drawn, element("figcaption", *forms), aria_label=label, tabindex="0")
 
 
-def _drawn(
-    answers: Answers,
-    topology: Answer,
-    view: _View,
-    node_address: Callable[[str], str] | None = None,
-    part_address: Callable[[int], str] | None = None,
-) -> str:
-    """Return the picture of a topology as SVG, coloured by the measure of `view`, whose figures `topology` has."""
-    parts = _parts(topology)
-    return (
-        answers.topologies.named(topology["name"])[1]
-        .describe()
-        .to_svg(
+class _Drawing(NamedTuple):
+    """A picture of a topology. figures: of nodes by name; part_figures: of sub-topologies and global stores by id."""
+
+    topology: str
+    description: TopologyDescription
+    view: _View
+    figures: tuple[tuple[str, Figure], ...]
+    part_figures: tuple[tuple[int, Figure], ...]
+
+    @staticmethod
+    def of(answers: Answers, topology: Answer, view: _View) -> _Drawing:
+        """Return the picture of a topology, coloured by the measure of `view`, whose figures `topology` has."""
+        parts = _parts(topology)
+        return _Drawing(
+            topology["name"],
+            answers.topologies.named(topology["name"])[1].describe(),
+            view,
             _coloured({node["name"]: node for part in parts for node in part["nodes"]}, view.measure),
-            part_figures=_coloured({part["id"]: part for part in parts}, view.measure),
-            folded=[part["id"] for part in parts if _part_id(topology["name"], part["id"]) in view.folded],
+            _coloured({part["id"]: part for part in parts}, view.measure),
+        )
+
+    def svg(
+        self,
+        node_address: Callable[[str], str] | None = None,
+        part_address: Callable[[int], str] | None = None,
+    ) -> str:
+        """Return it as SVG. node_address, part_address: see `TopologyDescription.to_svg`."""
+        ids = [part.id for part in self.description.subtopologies]
+        ids += [part.id for part in self.description.global_stores]
+        return self.description.to_svg(
+            dict(self.figures),
+            part_figures=dict(self.part_figures),
+            folded=[id for id in ids if _part_id(self.topology, id) in self.view.folded],
             node_address=node_address,
             part_address=part_address,
         )
-    )
 
 
-def _coloured(answers: Mapping[K, Answer], name: str) -> dict[K, Figure]:
+@lru_cache(maxsize=8)
+def _with_links(drawing: _Drawing) -> Markup:
+    """Return a picture in which a click on a node shows it, and on a sub-topology folds it. The last ones are kept:
+    open pages ask for them again and again, and one by kind, or of an idle application, does not change."""
+    name, view = drawing.topology, drawing.view
+
+    def part_address(part: int) -> str:
+        return view._replace(folded=view.folded ^ {_part_id(name, part)}).address() + "#measures"
+
+    return Markup(drawing.svg(view.node_addresses(name), part_address))
+
+
+def _coloured(answers: Mapping[K, Answer], name: str) -> tuple[tuple[K, Figure], ...]:
     """Return the figures of nodes or sub-topologies by the measure with a name; none for colours by kind."""
     if not name:
-        return {}
+        return ()
     measure = _MEASURES[name]
     values = {key: each[measure.field] for key, each in answers.items() if each.get(measure.field) is not None}
     largest = max(values.values(), default=0) or 1
-    return {key: Figure(measure.show(value), max(0.0, value / largest)) for key, value in values.items()}
+    return tuple((key, Figure(measure.show(value), max(0.0, value / largest))) for key, value in values.items())
 
 
 def picture(answers: Answers, parameters: Parameters) -> str:
@@ -242,7 +272,7 @@ def picture(answers: Answers, parameters: Parameters) -> str:
         raise WrongParameterError(
             f"Invalid value {measure!r:.100} for measure: expected one of {', '.join(_MEASURES)}."
         )
-    return _drawn(answers, answers.topologies.one(name), _View.of(parameters))
+    return _Drawing.of(answers, answers.topologies.one(name), _View.of(parameters)).svg()
 
 
 def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[Answer], view: _View) -> Markup:
@@ -259,7 +289,8 @@ def _chosen_node(answers: Answers, parameters: Parameters, topologies: Sequence[
 
 def _nodes(topology: str, part: Answer, kind: str, view: _View) -> Markup:
     """Return the nodes of a sub-topology, which can be folded."""
-    rows = [_node(topology, node, view) for node in part["nodes"]]
+    address = view.node_addresses(topology)
+    rows = [_node(node, address) for node in part["nodes"]]
     return element(
         "details",
         element("summary", f"{kind} {part['id']}", *_of_part(part)),
@@ -268,7 +299,7 @@ def _nodes(topology: str, part: Answer, kind: str, view: _View) -> Markup:
     )
 
 
-def _node(topology: str, node: Answer, view: _View) -> list[Content]:
+def _node(node: Answer, address: Callable[[str], str]) -> list[Content]:
     match node["kind"]:
         case "source":
             uses = ", ".join(node["topics"]) if node["topic_pattern"] is None else node["topic_pattern"]
@@ -277,7 +308,7 @@ def _node(topology: str, node: Answer, view: _View) -> list[Content]:
         case _:
             uses = ", ".join(node["stores"])
     return [
-        joined([_node_link(topology, node["name"], view), *_line(node["line"])]),
+        joined([_node_link(node["name"], address), *_line(node["line"])]),
         node["kind"],
         uses,
         ", ".join(node.get("successors", ())),
@@ -305,8 +336,8 @@ def _of_part(part: Answer) -> list[Markup]:
     return [element("small", ", ".join(found))] if found else []
 
 
-def _node_link(topology: str, node: str, view: _View) -> Markup:
-    return element("a", element("code", node), href=view.address(topology=topology, node=node))
+def _node_link(node: str, address: Callable[[str], str]) -> Markup:
+    return element("a", element("code", node), href=address(node))
 
 
 def _details(
@@ -324,7 +355,7 @@ def _details(
         link = element("a", store, href=f"/state?{store_query(topology, store)}")
         rows.append(("Store", joined([link, f" ({kinds[store].replace('_', ' ')})" if store in kinds else ""])))
     for way in ("predecessors", "successors"):
-        if links := [_node_link(topology, each, view) for each in node.get(way, ())]:
+        if links := [_node_link(each, view.node_addresses(topology)) for each in node.get(way, ())]:
             rows.append((way.capitalize(), joined(spaced(links))))
     rows += [(name, number(value)) for name, value in sorted(measured.items())]
     shown = [element("h2", f"Node {node['name']}"), table("Node", ("What", "Value"), rows, "")]
@@ -349,4 +380,4 @@ def _tapped(records: list[Answer]) -> Markup:
 
 def _line(line: str | None) -> list[Markup]:
     """Return the file and the line that made a node, without the directories."""
-    return [] if line is None else [element("small", PurePath(line).name, title=line)]
+    return [] if line is None else [element("small", basename(line), title=line)]
