@@ -43,6 +43,10 @@ def when(group: str, name: str) -> str:
             return "nodes and stores that drop"
         case "stream-processor-node-metrics" if name.startswith("suppression"):
             return "DEBUG; `suppress`"
+        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith("process-records"):
+            return "threads"
+        case "stream-thread-metrics" if name == "thread-start-time":
+            return "threads"
         case "stream-state-metrics" if name in ROCKSDB_PROPERTIES:
             return "RocksDB"
         case "stream-state-metrics" if name.rpartition("-")[0].removesuffix("-latency") in STORE_OPERATIONS:

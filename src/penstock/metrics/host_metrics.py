@@ -27,11 +27,13 @@ from penstock.record import TopicPartition
 
 _STREAM, _TASK, _TOPIC = "stream-metrics", "stream-task-metrics", "stream-topic-metrics"
 _THREAD, _NODE = "stream-thread-metrics", "stream-processor-node-metrics"
+_UPDATER = "stream-state-updater-metrics"
 _STATE, _CACHE = "stream-state-metrics", "stream-record-cache-metrics"
 _CONSUMER, _PRODUCER, _FETCH = "consumer-metrics", "producer-metrics", "consumer-fetch-manager-metrics"
 
 COMMIT: Final = "commit"
 PROCESS: Final = "process"
+PROCESS_RECORDS: Final = "process-records"
 PUNCTUATE: Final = "punctuate"
 DROPPED_RECORDS: Final = "dropped-records"
 DROPPED_BY_REASON: Final = "dropped-records-by-reason"
@@ -126,18 +128,25 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_THREAD, "commit-latency-avg"): "The average time of a commit in ms",
     (_THREAD, "commit-latency-max"): "The longest time of a commit in ms",
     (_THREAD, "last-commit-time"): "When the last commit was made, in ms since the epoch",
+    (_THREAD, "thread-start-time"): "When the instance was set up, in ms since the epoch",
+    (_THREAD, "commit-ratio"): "The share of the time in which a commit was being made",
     (_THREAD, "process-total"): "The number of records that all tasks have processed",
     (_THREAD, "process-rate"): "The number of records that all tasks process a second",
     (_THREAD, "process-latency-avg"): "The average time in ms in which a task processes a record",
     (_THREAD, "process-latency-max"): "The longest time in ms of a record, as the average of those of a commit",
+    (_THREAD, "process-ratio"): "The share of the time in which tasks processed records",
+    (_THREAD, "process-records-avg"): "The average number of records that a task processed in one run",
+    (_THREAD, "process-records-max"): "The largest number of records that a task processed in one run",
     (_THREAD, "punctuate-total"): "The number of punctuations of all tasks",
     (_THREAD, "punctuate-rate"): "The number of punctuations of all tasks a second",
     (_THREAD, "punctuate-latency-avg"): "The average time of a punctuation in ms",
     (_THREAD, "punctuate-latency-max"): "The longest time of a punctuation in ms",
+    (_THREAD, "punctuate-ratio"): "The share of the time in which tasks made punctuations",
     (_THREAD, "poll-total"): "The number of times that records were fetched",
     (_THREAD, "poll-rate"): "How often records are fetched a second",
     (_THREAD, "poll-latency-avg"): "The average time in ms in which records were fetched",
     (_THREAD, "poll-latency-max"): "The longest time in ms in which records were fetched",
+    (_THREAD, "poll-ratio"): "The share of the time that was spent on fetching records, or waiting for them",
     (_THREAD, "poll-records-avg"): "The average number of records that were fetched at one time",
     (_THREAD, "poll-records-max"): "The largest number of records that were fetched at one time",
     (_THREAD, "task-created-total"): "The number of tasks that were set up",
@@ -233,7 +242,7 @@ _SPREAD: Final = (("-avg", MeasurableStat.AVG), ("-min", MeasurableStat.MIN), ("
 _SUM: Final = (("-rate", MeasurableStat.RATE), ("-total", MeasurableStat.CUMULATIVE_SUM))
 _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] = {
     **{(_THREAD, name): (_TOTAL, _RATE, *_LATENCY) for name in (COMMIT, PROCESS, PUNCTUATE, POLL)},
-    (_THREAD, POLL_RECORDS): _LEVEL,
+    **{(_THREAD, name): _LEVEL for name in (POLL_RECORDS, PROCESS_RECORDS)},
     **{(_THREAD, name): (_TOTAL, _RATE) for name in (TASK_CREATED, TASK_CLOSED)},
     (_TASK, PROCESS): (_RATE, *_LATENCY),
     (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
@@ -322,7 +331,8 @@ class Measured(NamedTuple):
     it was last, and how many records of the output were in each bucket of ages when they were committed.
 
     lags: how many offsets of each partition are to come, as far as it is known. committed_ms: when the last commit was
-    made (ms since the epoch), None before the first.
+    made (ms since the epoch), None before the first. ratios: the share of the time (0 to 1) that operations have taken.
+    started_ms: when the host began to run (ms since the epoch), None if it does not tell.
     """
 
     operations: Mapping[Operation, Sampled]
@@ -331,6 +341,8 @@ class Measured(NamedTuple):
     output_ages: Mapping[int, int] = MappingProxyType({})
     lags: Mapping[TopicPartition, int] = MappingProxyType({})
     committed_ms: int | None = None
+    ratios: Mapping[Operation, float] = MappingProxyType({})
+    started_ms: int | None = None
 
 
 NOT_MEASURED: Final = Measured({}, {})
@@ -440,8 +452,12 @@ def streams_metrics(
         add(_TASK, "stream-time-skew", max(stream_times.values()) - time, ("task-id", task))
     for (topic, partition), lag in measured.lags.items():
         add(_FETCH, "records-lag", lag, ("topic", topic), ("partition", str(partition)))
-    if measured.committed_ms is not None:
-        add(_THREAD, "last-commit-time", measured.committed_ms)
+    for operation, ratio in measured.ratios.items():
+        group, tags = _place(operation)
+        add(group, f"{operation.name}-ratio", ratio, *tags)
+    for name, time_ms in (("last-commit-time", measured.committed_ms), ("thread-start-time", measured.started_ms)):
+        if time_ms is not None:
+            add(_THREAD, name, time_ms)
     for metrics, sampled in measured.sensors.items():
         found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
     return found

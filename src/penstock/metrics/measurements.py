@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -119,6 +119,61 @@ class SampledMeasurement:
         missing = max(self._most - 1 - passed // self._window_ms, 0)
         milliseconds = max(passed + missing * self._window_ms, self._window_ms)
         return Sampled(self._count, self._total, window, milliseconds / 1000)
+
+
+class TimeShares(Generic[_Key]):
+    """The share of the time that each activity of a thread takes, over the last samples."""
+
+    def __init__(self, keys: Iterable[_Key], samples: int, window_ms: int, began_ms: int) -> None:
+        """Measure from `began_ms` on. keys: the activities, which have taken no time yet. samples, window_ms: the last
+        `samples` windows of `window_ms` count, of which the newest is not over yet."""
+        self._samples = samples
+        self._window_ms = window_ms
+        self._began_ms = began_ms
+        self._busy: dict[_Key, dict[int, float]] = {key: {} for key in keys}  # ms, by the number of the window
+        self._open: dict[_Key, int] = {}
+
+    def begin(self, key: _Key, now_ms: int) -> None:
+        """Note that an activity begins."""
+        self._open[key] = now_ms
+
+    def end(self, key: _Key, now_ms: int) -> None:
+        """Note that an activity ends; one that has not begun is left out."""
+        began = self._open.pop(key, None)
+        if began is not None:
+            self.take(key, now_ms - began, now_ms)
+
+    def take(self, key: _Key, took_ms: float, now_ms: int) -> None:
+        """Add the last `took_ms` before `now_ms` to an activity."""
+        windows = self._busy[key]
+        for window, part in self._parts(max(now_ms - took_ms, self._first(now_ms) * self._window_ms), now_ms):
+            windows[window] = windows.get(window, 0.0) + part
+        while len(windows) > self._samples:
+            del windows[min(windows)]
+
+    def at(self, now_ms: int) -> dict[_Key, float]:
+        """Return the share (0 to 1) of each activity at `now_ms`, with the time of what has not ended."""
+        first = self._first(now_ms)
+        since = max(self._began_ms, first * self._window_ms)
+        shares = {}
+        for key, windows in self._busy.items():
+            busy = sum(part for window, part in windows.items() if window >= first)
+            if key in self._open:
+                busy += now_ms - max(self._open[key], since)
+            shares[key] = min(busy / (now_ms - since), 1.0) if now_ms > since else 0.0
+        return shares
+
+    def _first(self, now_ms: int) -> int:
+        """Return the number of the oldest window that counts."""
+        return now_ms // self._window_ms - self._samples + 1
+
+    def _parts(self, began_ms: float, now_ms: int) -> Iterator[tuple[int, float]]:
+        """Yield how much of the time from `began_ms` to `now_ms` is in each window."""
+        while began_ms < now_ms:
+            window = int(began_ms // self._window_ms)
+            end = min((window + 1) * self._window_ms, now_ms)
+            yield window, end - began_ms
+            began_ms = end
 
 
 class SampledMeasurements(Generic[_Key]):

@@ -375,6 +375,11 @@ class StreamTask:
             sensors,
         )
 
+    @property
+    def punctuation_nanoseconds(self) -> int:
+        """How long the punctuations since `take_measured` took, 0 without a clock for durations."""
+        return int(self._punctuations.total)
+
     def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
         """Give up what was measured since the last time, by operation, and what sensors recorded."""
         measured = self._observer.take()

@@ -19,7 +19,8 @@ from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, PUNCTUATE, Op
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
-from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.processor.api import Processor, ProcessorContext, PunctuationType
+from penstock.record import PartitionBatch, Record, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.memory import MemoryBase
 from penstock.task.changelog_copy import ChangelogStamp
@@ -27,6 +28,17 @@ from penstock.task.idling import NO_WAIT
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 TASK = TaskId(1, 0)
+
+
+class Punctuated(Processor[bytes, bytes, bytes, bytes]):
+    """Is called once a second, and does nothing."""
+
+    def init(self, context: ProcessorContext[bytes, bytes]) -> None:
+        super().init(context)
+        context.schedule(1_000, PunctuationType.WALL_CLOCK_TIME, lambda now: None)
+
+    def process(self, record: Record[bytes, bytes]) -> None:
+        pass
 
 
 def batch(*values: bytes) -> RecordBatch:
@@ -99,6 +111,53 @@ def test_a_commit_is_split_into_its_phases() -> None:
     figures.commit_ended(1_000)
     phases = {"process": 7.0, "state": 7.0, "transaction": 30.0}
     assert figures.recent_commits() == [CommitFigures(1, 1_000, 7, phases)]
+
+
+def shown(figures: Figures) -> dict[tuple[str, ...], float | str]:
+    """Return the metrics by group and name, and task where they have one."""
+    metrics = streams_metrics("client", {}, {}, figures.measured())
+    return {
+        (name.group, name.name, *(tag for key, tag in name.tag_items if key == "task-id")): metric.metric_value
+        for name, metric in metrics.items()
+    }
+
+
+def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None:
+    now, millisecond = [1_000], 1_000_000
+    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures.started(workers=2, now_ms=5_000)
+    figures.poll_began()
+    now[0] += 50
+    figures.poll_ended(3)
+    for records in (4, 6):
+        figures.take(
+            v.Ran(TASK, records=records, nanoseconds=40 * millisecond, punctuation_nanoseconds=10 * millisecond)
+        )
+    figures.commit_began(0)
+    now[0] += 20
+    figures.commit_ended(0)
+    now[0] += 130
+    thread = "stream-thread-metrics"
+    found = shown(figures)
+    expected = {"poll": 0.25, "process": 0.15, "punctuate": 0.05, "commit": 0.1}
+    assert {name: found[thread, f"{name}-ratio"] for name in expected} == pytest.approx(expected)
+    assert (found[thread, "process-records-avg"], found[thread, "process-records-max"]) == (5, 6)
+    assert found[thread, "thread-start-time"] == 5_000
+
+
+def test_a_task_tells_how_much_of_a_run_its_punctuations_took() -> None:
+    builder = StreamsBuilder()
+    bytes_ = Serdes.bytes()
+    builder.stream("in", Consumed.with_(bytes_, bytes_)).process(Punctuated)
+    config = StreamsConfig({"application.id": "app", "bootstrap.servers": ""})
+    runner = TaskRunner(layout_of(built_topology(builder.build(), "app"), config, {"in": 1}), {})
+    task, partition = TaskId(0, 0), TopicPartition("in", 0)
+    runner.do(v.Start(task, OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint()), 0))
+    none, some = (runner.do(v.Run(task, [(partition, batch(b"v"))], NO_WAIT, now)) for now in (0, 1_000))
+    assert isinstance(none, v.Ran)
+    assert isinstance(some, v.Ran)
+    assert none.punctuation_nanoseconds == 0
+    assert 0 < some.punctuation_nanoseconds < some.nanoseconds
 
 
 def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:

@@ -391,6 +391,7 @@ class ThreadsHost:
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         processing = self._tasks_in = self._processing(layout, runner, partial(self._answered, positions))
         opened.callback(processing.close)
+        self._figures.started(processing.worker_count, self._clock.milliseconds())
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(

@@ -17,17 +17,25 @@ from penstock.metrics.host_metrics import (
     DROPPED_RECORDS,
     POLL,
     POLL_RECORDS,
+    PROCESS,
+    PROCESS_RECORDS,
+    PUNCTUATE,
     TASK_CLOSED,
     TASK_CREATED,
     HostMeasurements,
     Measured,
     Operation,
 )
-from penstock.metrics.measurements import Measurement
+from penstock.metrics.measurements import Measurement, TimeShares
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 
 _LAG_MS = 1_000
+_NANOSECONDS_OF_MS = 1_000_000
+
+_POLLING, _PROCESSING = Operation(POLL), Operation(PROCESS)
+_PUNCTUATING, _COMMITTING = Operation(PUNCTUATE), Operation(COMMIT)
+_ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING)
 
 
 class Commit(NamedTuple):
@@ -57,6 +65,9 @@ class Figures:
         self.is_internal = is_internal
         """Whether a topic is the application's own."""
         self._measurements = HostMeasurements(samples, window_ms)
+        self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
+        self._workers = 1
+        self._started_ms: int | None = None
         self._lock = threading.Lock()
         self._consumed: dict[str, tuple[int, int]] = {}
         self._produced: dict[str, tuple[int, int]] = {}
@@ -85,6 +96,12 @@ class Figures:
             config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
         )
 
+    def started(self, workers: int, now_ms: int) -> None:
+        """Note that an instance was set up. workers: how many processes or threads run tasks. now_ms: of the clock of
+        the machine."""
+        with self._lock:
+            self._workers, self._started_ms = workers, now_ms
+
     def take(self, event: v.Event) -> None:
         """Add what an event tells."""
         match event:
@@ -95,6 +112,7 @@ class Figures:
                 with self._lock:
                     self._processed[str(task)] += records
                     self._awaited[str(task)] = event.awaited
+                    self._take_run(event)
                 self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
             case v.Prepared():
                 self._take_prepared(event)
@@ -114,6 +132,16 @@ class Figures:
                     self._measurements.forget(str(task))
             case _:
                 pass
+
+    def _take_run(self, event: v.Ran) -> None:
+        """Add what a run took: of the time of all workers, since several run at a time."""
+        now, punctuated = self._elapsed_ms(), event.punctuation_nanoseconds
+        for activity, took in ((_PROCESSING, event.nanoseconds - punctuated), (_PUNCTUATING, punctuated)):
+            if took:
+                self._shares.take(activity, took / _NANOSECONDS_OF_MS / self._workers, now)
+        if event.records:
+            records = float(event.records)
+            self._measurements.take(Operation(PROCESS_RECORDS), Measurement(1, records, records, records), now)
 
     def sent(self, output: Sequence[PartitionBatch]) -> None:
         """Add records that are being written."""
@@ -142,6 +170,7 @@ class Figures:
         now = self._elapsed_ms()
         took, number = float(now - self._poll_began), float(records)
         with self._lock:
+            self._shares.take(_POLLING, took, now)
             self._measurements.take(Operation(POLL), Measurement(1, took, took, took), now)
             self._measurements.take(Operation(POLL_RECORDS), Measurement(1, number, number, number), now)
 
@@ -163,6 +192,7 @@ class Figures:
             with self._lock:
                 if made:
                     self._keep(began, now, now_ms)
+                self._shares.take(_COMMITTING, took, now)
                 self._measurements.committed(now_ms if made else None, now)
                 self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
 
@@ -205,9 +235,15 @@ class Figures:
 
     def measured(self) -> Measured:
         """Return what was measured, with rates, averages and extremes of the time before now."""
+        now = self._elapsed_ms()
         with self._lock:
-            measured = self._measurements.at(self._elapsed_ms())
-        return measured._replace(lags=self._lags, committed_ms=self.commit.time_ms if self.commit.number else None)
+            measured, ratios = self._measurements.at(now), self._shares.at(now)
+        return measured._replace(
+            lags=self._lags,
+            committed_ms=self.commit.time_ms if self.commit.number else None,
+            ratios=ratios,
+            started_ms=self._started_ms,
+        )
 
     def dropped(self) -> dict[str, int]:
         """Return the records dropped since the start, by task; no task without any."""

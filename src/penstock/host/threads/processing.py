@@ -429,6 +429,7 @@ class ActiveStreamTask:
         """Process what `action` brings."""
         began = time.perf_counter_ns()
         task = self._task
+        punctuated = task.punctuation_nanoseconds
         task.advance_wall_clock(action.now_ms)
         for (topic, partition), batch in action.records:
             task.add_records(topic, partition, batch)
@@ -449,6 +450,7 @@ class ActiveStreamTask:
             records,
             time.perf_counter_ns() - began,
             tuple(sorted(task.awaited)),
+            task.punctuation_nanoseconds - punctuated,
         )
 
     def prepare(self, now_ms: int) -> v.Prepared:

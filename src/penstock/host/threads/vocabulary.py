@@ -141,7 +141,7 @@ class Ran:
     partition, of those that have any. next_wall_clock_ms: when it has something to do though no record arrives, None
     for never. commit_requested: whether a processor asked for a commit. uncommitted_bytes: of its changes of state.
     records, nanoseconds: what it processed, and how long that took. awaited: the partitions that the records which wait
-    are waiting for.
+    are waiting for. punctuation_nanoseconds: how much of that time its punctuations took.
     """
 
     task: TaskId
@@ -154,6 +154,7 @@ class Ran:
     records: int = 0
     nanoseconds: int = 0
     awaited: tuple[TopicPartition, ...] = ()
+    punctuation_nanoseconds: int = 0
 
 
 @dataclass(frozen=True)
