@@ -22,6 +22,7 @@ HEADING: Final = "## Reference\n"
 TAGS: Final = {
     "stream-metrics": "`client-id`",
     "stream-thread-metrics": "`client-id`, `thread-id`",
+    "stream-state-updater-metrics": "`client-id`, `thread-id`",
     "stream-task-metrics": "`client-id`, `thread-id`, `task-id`",
     "stream-processor-node-metrics": "`client-id`, `thread-id`, `task-id`, `processor-node-id`",
     "stream-state-metrics": "`client-id`, `thread-id`, `task-id`, `<scope>-state-id`",
@@ -43,10 +44,12 @@ def when(group: str, name: str) -> str:
             return "nodes and stores that drop"
         case "stream-processor-node-metrics" if name.startswith("suppression"):
             return "DEBUG; `suppress`"
-        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith("process-records"):
+        case "stream-state-updater-metrics":
             return "threads"
-        case "stream-thread-metrics" if name == "thread-start-time":
+        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith(("process-records", "thread")):
             return "threads"
+        case "stream-task-metrics" if name.startswith(("restore", "update")):
+            return "threads; tasks with changelogs"
         case "stream-state-metrics" if name in ROCKSDB_PROPERTIES:
             return "RocksDB"
         case "stream-state-metrics" if name.rpartition("-")[0].removesuffix("-latency") in STORE_OPERATIONS:

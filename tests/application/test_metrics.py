@@ -11,10 +11,10 @@ import pytest
 
 import penstock
 from penstock import KafkaStreams, State, StreamsBuilder
-from penstock.application.prometheus import PrometheusExporter
+from penstock.application.prometheus import PrometheusExporter, exposition
 from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.metrics.host_metrics import RESTORE_REMAINING, HostMeasurements, Measured, Operation, streams_metrics
 from penstock.metrics.measurements import Measurement
 from penstock.record import TopicPartition
 
@@ -140,6 +140,15 @@ def test_metrics_of_clients_have_the_names_of_clients() -> None:
         "consumer_consumer_fetch_manager_metrics_records_lag"
         '{client_id="me",client_type="consumer",partition="1",topic="in"}': 7,
     }
+
+
+def test_a_total_that_falls_is_a_gauge() -> None:
+    remaining = Operation(RESTORE_REMAINING, "0_1")
+    metrics = streams_metrics("me", {}, {}, Measured({}, {}, {remaining: 5.0}))
+    text = exposition(lambda: metrics)[0].decode()
+    name = "kafka_streams_stream_task_metrics_restore_remaining_records_total"
+    assert f"# TYPE {name} gauge\n" in text
+    assert f'{name}{{client_id="me",task_id="0_1",thread_id="me-main"}} 5.0\n' in text
 
 
 def test_prometheus_takes_any_names_and_tags_of_users() -> None:

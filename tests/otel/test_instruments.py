@@ -10,7 +10,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import streams_metrics
+from penstock.metrics.host_metrics import RESTORE_REMAINING, Measured, Operation, streams_metrics
 from penstock.otel.instruments import ObservedMetrics
 from tests.support.telemetry import Telemetry
 from tests.support.waiting import until
@@ -68,6 +68,16 @@ def test_totals_are_counters(telemetry: Telemetry, application: Application) -> 
     ((metrics,),) = ([scope.metrics for scope in resource.scope_metrics] for resource in data.resource_metrics)
     kinds = {metric.name.rpartition(".")[2]: type(metric.data).__name__ for metric in metrics}
     assert (kinds["total"], kinds["rate"], kinds["state"]) == ("Sum", "Gauge", "Gauge")
+
+
+def test_a_total_that_falls_is_a_gauge(telemetry: Telemetry, application: Application) -> None:
+    remaining = Operation(RESTORE_REMAINING, "0_1")
+    application.metrics |= streams_metrics("me", {}, {}, Measured({}, {}, {remaining: 5.0}))
+    data = telemetry.reader.get_metrics_data()
+    assert data is not None
+    ((metrics,),) = ([scope.metrics for scope in resource.scope_metrics] for resource in data.resource_metrics)
+    kinds = {metric.name: type(metric.data).__name__ for metric in metrics}
+    assert kinds["org.apache.kafka.stream.task.restore.remaining.records.total"] == "Gauge"
 
 
 def test_a_collection_reads_the_metrics_once(telemetry: Telemetry, application: Application) -> None:

@@ -29,6 +29,7 @@ from prometheus_client.registry import Collector
 
 from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
+from penstock.metrics.host_metrics import FALLING
 
 if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
@@ -134,7 +135,8 @@ def _family_of(name: str, metrics: list[Metric]) -> Family:
             text = {_legal(first.name): str(metric.metric_value)}
             info.add_sample(f"{name}_info", {**_labels(metric), **text}, 1.0)
         return info
-    kind = CounterMetricFamily if name.endswith(_TOTAL) else GaugeMetricFamily
+    grows = name.endswith(_TOTAL) and first.name not in FALLING
+    kind = CounterMetricFamily if grows else GaugeMetricFamily
     return _with_samples(kind(name, first.description), name, metrics)
 
 

@@ -44,6 +44,14 @@ POLL: Final = "poll"
 POLL_RECORDS: Final = "poll-records"
 TASK_CREATED: Final = "task-created"
 TASK_CLOSED: Final = "task-closed"
+RESTORE: Final = "restore"
+RESTORE_REMAINING: Final = "restore-remaining-records-total"
+UPDATE: Final = "update"
+ACTIVE_RESTORING: Final = "active-restoring-tasks"
+STANDBY_UPDATING: Final = "standby-updating-tasks"
+ACTIVE_RESTORE: Final = "active-restore"
+STANDBY_UPDATE: Final = "standby-update"
+IDLE: Final = "idle"
 HIT_RATIO: Final = "hit-ratio"
 OUTPUT_AGE: Final = "committed-output-age"
 STREAM_TIME: Final = "stream-time"
@@ -109,7 +117,15 @@ STORE_OPERATIONS: Final = (
 """The calls of stores that are measured."""
 
 _THREAD_ID: Final = "main"  # the name by which tasks speak of what runs them
-_OF_THREADS: Final = frozenset((_THREAD, _TASK, _NODE, _STATE, _CACHE))
+_THREAD_IDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys((_THREAD, _TASK, _NODE, _STATE, _CACHE), _THREAD_ID),
+    _UPDATER: "StateUpdater-1",
+}
+"""The end of the thread-id of the metrics of a group; no others have one."""
+_OF_UPDATER: Final = frozenset((RESTORE, ACTIVE_RESTORING, STANDBY_UPDATING, ACTIVE_RESTORE, STANDBY_UPDATE, IDLE))
+"""What is measured of the thread that restores tasks and updates standby tasks."""
+FALLING: Final = frozenset((RESTORE_REMAINING,))
+"""The metrics whose names end in -total though their values also fall: gauges, not counters."""
 
 DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "version"): "The version of Penstock",
@@ -168,9 +184,21 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TASK, "record-lateness-max"): "The longest time in ms by which a record is behind stream time",
     (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
     (_TASK, "dropped-records-rate"): "The number of records that are dropped a second",
+    (_TASK, "restore-total"): "The number of records that were restored from changelogs",
+    (_TASK, "restore-rate"): "The number of records that are restored from changelogs a second",
+    (_TASK, RESTORE_REMAINING): "The number of offsets of changelogs that are still to be restored",
+    (_TASK, "update-total"): "The number of records that the standby task has applied",
+    (_TASK, "update-rate"): "The number of records that the standby task applies a second",
     (_TASK, STATE_SIZE): "The bytes of the stores of the task in its local database, LMDB",
     (_TASK, STREAM_TIME): "The stream time of the task in ms since the epoch",
     (_TASK, "stream-time-skew"): "How far in ms the task is behind the largest stream time of the tasks of its program",
+    (_UPDATER, ACTIVE_RESTORING): "The number of active tasks that are being restored, or wait for it",
+    (_UPDATER, STANDBY_UPDATING): "The number of standby tasks that follow their changelogs",
+    (_UPDATER, "restore-records-rate"): "The number of records of changelogs that are applied a second",
+    (_UPDATER, "restore-call-rate"): "How often records of changelogs are applied a second",
+    (_UPDATER, "active-restore-ratio"): "The share of the time that was spent on restoring active tasks",
+    (_UPDATER, "standby-update-ratio"): "The share of the time that was spent on updating standby tasks",
+    (_UPDATER, "idle-ratio"): "The share of the time in which tasks were neither restored nor updated",
     (_NODE, "dropped-records-total"): "The number of records that the node, or the store, has dropped",
     (_NODE, "dropped-records-rate"): "The number of records that the node, or the store, drops a second",
     (_NODE, "dropped-records-by-reason-total"): "The number of records that were dropped for what the tag reason says",
@@ -244,6 +272,8 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     **{(_THREAD, name): (_TOTAL, _RATE, *_LATENCY) for name in (COMMIT, PROCESS, PUNCTUATE, POLL)},
     **{(_THREAD, name): _LEVEL for name in (POLL_RECORDS, PROCESS_RECORDS)},
     **{(_THREAD, name): (_TOTAL, _RATE) for name in (TASK_CREATED, TASK_CLOSED)},
+    (_UPDATER, RESTORE): (("-records-rate", MeasurableStat.RATE), ("-call-rate", MeasurableStat.COUNT_RATE)),
+    **{(_TASK, name): _SUM for name in (RESTORE, UPDATE)},
     (_TASK, PROCESS): (_RATE, *_LATENCY),
     (_TASK, PUNCTUATE): (_TOTAL, _RATE, *_LATENCY),
     (_TASK, DROPPED_RECORDS): (_RATE,),
@@ -282,7 +312,7 @@ CLIENT: Final = "client"
 _BUCKET: Final = "bucket"
 _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 """What tasks report of themselves that is of no task in particular."""
-_GAUGES: Final = frozenset((*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE))
+_GAUGES: Final = frozenset((*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, RESTORE_REMAINING))
 """What is not added up, but shown as it was last."""
 _NANOSECONDS_OF_MS: Final = 1_000_000
 _STATE_ID: Final = "-state-id"
@@ -416,7 +446,7 @@ def streams_metrics(
     found: dict[MetricName, Metric] = {}
 
     def add(group: str, name: str, value: float | str, *tags: tuple[str, str]) -> None:
-        thread = (("thread-id", f"{client_id}-{_THREAD_ID}"),) if group in _OF_THREADS else ()
+        thread = (("thread-id", f"{client_id}-{_THREAD_IDS[group]}"),) if group in _THREAD_IDS else ()
         items = (("client-id", client_id), *thread, *tags)
         metric_name = MetricName(name, group, DESCRIPTIONS[group, name], items)
         found[metric_name] = Metric(metric_name, value)
@@ -520,4 +550,6 @@ def _place(operation: Operation) -> tuple[str, Sequence[tuple[str, str]]]:
     if operation.tag:
         group = _STATE if operation.tag.endswith(_STATE_ID) else _GROUPS[operation.tag]
         return group, [task, (operation.tag, operation.id)]
-    return (_TASK, [task]) if operation.task else (_THREAD, [])
+    if operation.task:
+        return _TASK, [task]
+    return (_UPDATER if operation.name in _OF_UPDATER else _THREAD), []

@@ -1,8 +1,8 @@
 """Metrics as observable instruments of OpenTelemetry: an exporter asks for their values when it collects.
 
 Names are those that Kafka's own clients have there (KIP-714): `process-total` of the group `stream-task-metrics` is
-`org.apache.kafka.stream.task.process.total`, its tags are attributes, `task-id` as `task_id`. Totals are counters, all
-others gauges. Metrics that are texts are left out, as in Kafka, and so is what has no value yet (NaN).
+`org.apache.kafka.stream.task.process.total`, its tags are attributes, `task-id` as `task_id`. Totals that only grow are
+counters, all others gauges. Metrics that are texts are left out, as in Kafka, and so is what has no value yet (NaN).
 
 The instruments belong to the process, as the provider does: one instrument shows the metrics of all its applications,
 and none when these have ended.
@@ -25,13 +25,14 @@ from penstock import __version__
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import DESCRIPTIONS
+from penstock.metrics.host_metrics import DESCRIPTIONS, FALLING
 from penstock.otel import set_up
 
 _log = logging.getLogger(__name__)
 
 _PREFIX: Final = "org.apache.kafka"
 _TOTAL: Final = ".total"
+_FALLING: Final = tuple(name.replace("-", ".") for name in FALLING)
 _ILLEGAL: Final = re.compile("[^a-z0-9_./]")
 
 Metrics = Callable[[], Mapping[MetricName, Metric]]
@@ -126,7 +127,8 @@ _INSTRUMENTS: Final = _Instruments()
 def _make(descriptions: Mapping[str, str]) -> None:
     meter = get_meter("penstock", __version__)
     for name, description in descriptions.items():
-        create = meter.create_observable_counter if name.endswith(_TOTAL) else meter.create_observable_gauge
+        grows = name.endswith(_TOTAL) and not name.endswith(_FALLING)
+        create = meter.create_observable_counter if grows else meter.create_observable_gauge
         try:
             create(name, [partial(_INSTRUMENTS.observe, name)], description=description)
         except Exception as error:  # the SDK raises that for a name it refuses: the others must not go with it

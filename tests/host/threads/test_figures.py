@@ -145,6 +145,47 @@ def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None
     assert found[thread, "thread-start-time"] == 5_000
 
 
+def test_restores_and_standby_tasks_are_measured() -> None:
+    now = [0]
+    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    other, cancelled, standby = TaskId(1, 1), TaskId(1, 2), TaskId(1, 3)
+    updater, of_task = "stream-state-updater-metrics", "stream-task-metrics"
+    for action in (*map(v.Restore, (v.GLOBAL_TASK, TASK, other, cancelled)), v.StandBy(standby), v.StandBy(other)):
+        figures.asked(action)
+    figures.asked(v.StandDown(other))
+    with figures.updating():
+        now[0] += 20
+        figures.updated(standby, 0)
+        figures.updated(standby, 5)
+    with figures.restoring():
+        figures.restored(TASK, 0, 12)
+        figures.restored(cancelled, 0, 3)
+        now[0] += 10
+        figures.restored(TASK, 10, 2)
+        found = shown(figures)
+        assert [found[updater, f"{name}-ratio"] for name in ("active-restore", "standby-update", "idle")] == (
+            pytest.approx([1 / 3, 2 / 3, 0])
+        )
+    now[0] += 10
+    assert found[updater, "active-restoring-tasks"] == 3
+    assert found[updater, "standby-updating-tasks"] == 1
+    assert (found[of_task, "restore-total", "1_0"], found[of_task, "update-total", "1_3"]) == (10, 5)
+    assert found[of_task, "restore-remaining-records-total", "1_0"] == 2
+    rates = [found[updater, f"restore-{name}-rate"] for name in ("records", "call")]
+    assert rates == pytest.approx([15 / 30, 2 / 30], rel=0.01)
+    figures.take(v.Restored(TASK, OpenedState(MemoryBase(), ChangelogStamp({}, {}), {}, TaskCheckpoint())))
+    figures.take(v.Failed(ValueError("no disk"), other))
+    figures.take(v.Closed(cancelled))
+    figures.asked(v.Restore(standby))
+    found = shown(figures)
+    assert found[updater, "active-restoring-tasks"] == 1
+    assert found[updater, "standby-updating-tasks"] == 0
+    assert found[updater, "idle-ratio"] == 0.25
+    assert (of_task, "restore-remaining-records-total", "1_2") not in found
+    figures.started(1, 0)
+    assert shown(figures)[updater, "active-restoring-tasks"] == 0
+
+
 def test_a_task_tells_how_much_of_a_run_its_punctuations_took() -> None:
     builder = StreamsBuilder()
     bytes_ = Serdes.bytes()

@@ -655,3 +655,22 @@ def test_a_restore_that_is_given_up_goes_on_later_from_where_it_stands() -> None
     assert opener.open(counts).stamp.offsets == {
         TopicPartition(place.topic, 0): 16 for place in layout.changelogs(counts).values()
     }
+
+
+def test_a_restore_tells_what_it_has_applied_and_what_remains() -> None:
+    play = Play()
+    play.write("a b c d e f g h i j k l m n o p")
+    play.instance().run()
+    layout, told = play.instance().layout, list[tuple[TaskId, int, int]]()
+    opener = StateOpener(
+        layout,
+        cast(Admin, play.broker),
+        play.broker,
+        lambda task: KeptBase(),
+        play.clock,
+        restored=lambda task, records, remaining: told.append((task, records, remaining)),
+    )
+    for task in layout.groups:
+        opener.open(task)
+    [counts] = layout.stateful
+    assert told == [(counts, 0, 16), (counts, 7, 9), (counts, 7, 2), (counts, 2, 0), (counts, 0, 0)]

@@ -25,6 +25,7 @@ from penstock.host.threads.figures import Commit
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
+from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, ValueAndTimestamp
 from penstock.serdes import Serdes
@@ -107,11 +108,13 @@ class Play:
         self.running = True
         self.commit = Commit(0, 0)
         self.endpoints: list[Endpoint] = []
+        self.updated: list[tuple[TaskId, int]] = []
         self.standbys = Standbys(
             self.instance.layout,
             cast(Admin, self.broker),
             lambda: cast(Consumer, Follower(self.broker)),
             lambda task: MemoryBase(),
+            updated=lambda task, records: self.updated.append((task, records)),
         )
         self.queries.begin(
             RunningTasks(
@@ -374,6 +377,7 @@ def test_standbys_are_read_where_stale_stores_will_do() -> None:
     assert dict(stale.all()) == {"a": 1}
     play.standbys.add(moved)
     play.standbys.advance()
+    assert play.updated == [(moved, 0), *[(moved, 1)] * len(play.instance.layout.followed_changelogs(moved))]
     assert dict(play.store("counts").all()) == {"a": 1}
     play.running = False
     assert dict(stale.all()) == {"a": 1, "b": 1}

@@ -367,7 +367,7 @@ class ThreadsHost:
         snapshots = None if remote is None else remote.remote_snapshots(config)
         fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clock).fill
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
-        standbys = Standbys(layout, admin, follower, self._directory.open_base, fill)
+        standbys = Standbys(layout, admin, follower, self._directory.open_base, fill, self._figures.updated)
         self._standbys = standbys
         positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
         opened.callback(positions.close)
@@ -382,6 +382,7 @@ class ThreadsHost:
             self._stopped.is_set,
             standbys,
             fill,
+            self._figures.restored,
         )
         targets = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
@@ -392,7 +393,7 @@ class ThreadsHost:
         processing = self._tasks_in = self._processing(layout, runner, partial(self._answered, positions))
         opened.callback(processing.close)
         self._figures.started(processing.worker_count, self._clock.milliseconds())
-        workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post)
+        workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post, self._figures)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
             GroupMembership,

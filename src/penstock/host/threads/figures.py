@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from penstock.clock import elapsed_milliseconds
@@ -13,15 +14,23 @@ from penstock.errors import counted
 from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.threads import vocabulary as v
 from penstock.metrics.host_metrics import (
+    ACTIVE_RESTORE,
+    ACTIVE_RESTORING,
     COMMIT,
     DROPPED_RECORDS,
+    IDLE,
     POLL,
     POLL_RECORDS,
     PROCESS,
     PROCESS_RECORDS,
     PUNCTUATE,
+    RESTORE,
+    RESTORE_REMAINING,
+    STANDBY_UPDATE,
+    STANDBY_UPDATING,
     TASK_CLOSED,
     TASK_CREATED,
+    UPDATE,
     HostMeasurements,
     Measured,
     Operation,
@@ -35,7 +44,8 @@ _NANOSECONDS_OF_MS = 1_000_000
 
 _POLLING, _PROCESSING = Operation(POLL), Operation(PROCESS)
 _PUNCTUATING, _COMMITTING = Operation(PUNCTUATE), Operation(COMMIT)
-_ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING)
+_RESTORING, _UPDATING, _IDLE = Operation(ACTIVE_RESTORE), Operation(STANDBY_UPDATE), Operation(IDLE)
+_ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
 
 
 class Commit(NamedTuple):
@@ -77,6 +87,8 @@ class Figures:
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
         self._created: set[TaskId] = set()
+        self._restoring: set[TaskId] = set()
+        self._standing: set[TaskId] = set()
         self._poll_began = 0
         self._commit_began: int | None = None
         self._commit_began_ms = 0
@@ -101,6 +113,7 @@ class Figures:
         the machine."""
         with self._lock:
             self._workers, self._started_ms = workers, now_ms
+            self._restoring, self._standing = set(), set()
 
     def take(self, event: v.Event) -> None:
         """Add what an event tells."""
@@ -124,14 +137,73 @@ class Figures:
             case v.Started(task) if task != v.GLOBAL_TASK:
                 self._count(TASK_CREATED)
                 self._created.add(task)
-            case v.Closed(task) if task in self._created:
-                self._created.remove(task)
-                self._count(TASK_CLOSED)
+            case v.Closed(task):
+                if task in self._created:
+                    self._created.remove(task)
+                    self._count(TASK_CLOSED)
                 with self._lock:
                     self._awaited.pop(str(task), None)
                     self._measurements.forget(str(task))
+                    self._restoring.discard(task)
+            case v.Restored(task) | v.Failed(task=TaskId() as task):
+                with self._lock:
+                    self._restoring.discard(task)
             case _:
                 pass
+
+    def asked(self, action: v.Restore | v.StandBy | v.StandDown) -> None:
+        """Note what the restore thread is asked for: a restore ends with its event, and begins with the copy of a
+        standby task."""
+        with self._lock:
+            match action:
+                case v.StandBy(task):
+                    self._standing.add(task)
+                case v.StandDown(task):
+                    self._standing.discard(task)
+                case v.Restore(task) if task != v.GLOBAL_TASK:
+                    self._standing.discard(task)
+                    self._restoring.add(task)
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Measure a restore in the restore thread."""
+        with self._taking(_RESTORING):
+            yield
+
+    @contextmanager
+    def updating(self) -> Iterator[None]:
+        """Measure how the restore thread updates standby tasks."""
+        with self._taking(_UPDATING):
+            yield
+
+    @contextmanager
+    def _taking(self, activity: Operation) -> Iterator[None]:
+        with self._lock:
+            self._shares.begin(activity, self._elapsed_ms())
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._shares.end(activity, self._elapsed_ms())
+
+    def restored(self, task: TaskId, records: int, remaining: int) -> None:
+        """Add records of changelogs that a restore has applied. remaining: how many offsets it still has to go."""
+        with self._lock:
+            left = float(remaining)
+            self._measurements.take(
+                Operation(RESTORE_REMAINING, str(task)), Measurement(1, left, left, left), self._elapsed_ms()
+            )
+            self._take_applied(RESTORE, task, records)
+
+    def updated(self, task: TaskId, records: int) -> None:
+        """Add records of changelogs that a standby task has applied."""
+        with self._lock:
+            self._take_applied(UPDATE, task, records)
+
+    def _take_applied(self, name: str, task: TaskId, records: int) -> None:
+        measurement, now = Measurement(1 if records else 0, float(records)), self._elapsed_ms()
+        for operation in (Operation(name, str(task)), Operation(RESTORE)):
+            self._measurements.take(operation, measurement, now)
 
     def _take_run(self, event: v.Ran) -> None:
         """Add what a run took: of the time of all workers, since several run at a time."""
@@ -238,10 +310,13 @@ class Figures:
         now = self._elapsed_ms()
         with self._lock:
             measured, ratios = self._measurements.at(now), self._shares.at(now)
+            tasks = {ACTIVE_RESTORING: len(self._restoring), STANDBY_UPDATING: len(self._standing)}
+        idle = max(1.0 - ratios[_RESTORING] - ratios[_UPDATING], 0.0)
         return measured._replace(
+            gauges={**measured.gauges, **{Operation(name): float(number) for name, number in tasks.items()}},
             lags=self._lags,
             committed_ms=self.commit.time_ms if self.commit.number else None,
-            ratios=ratios,
+            ratios={**ratios, _IDLE: idle},
             started_ms=self._started_ms,
         )
 

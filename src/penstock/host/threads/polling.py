@@ -274,7 +274,10 @@ class Polling:
                 self._workers.do(action)
             case v.CancelRestore(task):
                 self._workers.cancel_restore(task)
-            case v.Restore() | v.StandBy() | v.StandDown() | v.Purge() | v.ResetPosition():
+            case v.Restore() | v.StandBy() | v.StandDown():
+                self._figures.asked(action)
+                self._workers.restore(action)
+            case v.Purge() | v.ResetPosition():
                 self._workers.restore(action)
             case v.Flush() | v.CommitTransaction():
                 crash_point("commit.prepared", self._figures.commit.number)

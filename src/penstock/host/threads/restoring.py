@@ -57,10 +57,12 @@ class StateOpener:
         is_stopped: Callable[[], bool] = lambda: False,
         standbys: Standbys | None = None,
         fill: Fill = no_snapshots,
+        restored: Callable[[TaskId, int, int], None] = lambda task, records, remaining: None,
     ) -> None:
         """Open nothing yet. open_base: returns the base of a task. listener: receives the progress. is_stopped: whether
         a restore is to be given up. standbys: the copies of which a restore takes over that of its task. fill: with
-        what an empty base begins."""
+        what an empty base begins. restored: receives the records that were applied to a task, and how many offsets of
+        its changelogs remain."""
         self._layout = layout
         self._admin = admin
         self._fetcher = fetcher
@@ -70,6 +72,7 @@ class StateOpener:
         self._is_stopped = is_stopped
         self._standbys = standbys
         self._fill = fill
+        self._restored = restored
         self._progress: Mapping[TaskId, tuple[int, int]] = {}
         self._opening: TaskId | None = None
         self._cancelled: set[TaskId] = set()
@@ -164,15 +167,19 @@ class StateOpener:
         self._show(0, total)
         for store, partition in changelogs.items():
             self._restore_store(store, partition, copy, starts[store], ends[partition])
+        if changelogs:
+            self._restored(task, 0, 0)  # there may be no record at an end
 
     def _is_given_up(self) -> bool:
         return self._is_stopped() or self._opening in self._cancelled
 
-    def _show(self, done: int, total: int = 0) -> None:
-        """Show that so many more offsets are done; total: of the task, if it begins."""
+    def _show(self, done: int, total: int = 0, records: int = 0) -> None:
+        """Show that so many more offsets are done, with so many records; total: of the task, if it begins."""
         if self._opening is not None:
             before, known = self._progress.get(self._opening, (0, total))
             self._progress = {self._opening: (before + done, known)}
+            if known:
+                self._restored(self._opening, records, max(known - before - done, 0))
 
     def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> None:
         restored = 0
@@ -182,8 +189,9 @@ class StateOpener:
                 self._tell(partial(_suspended, partition, store, restored))
                 raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
             last = int(batch.offsets[-1])
-            self._show(last + 1 - max(copy.position(store), start))
+            done = last + 1 - max(copy.position(store), start)
             copy.apply(store, batch, last + 1)
+            self._show(done, records=len(batch))
             crash_point("state.read", 0)
             restored += len(batch)
             self._tell(partial(_progressed, partition, store, last, len(batch)))

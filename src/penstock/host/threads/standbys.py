@@ -68,9 +68,10 @@ class Standbys:
         make_consumer: Callable[[], Consumer],
         open_base: Callable[[TaskId], Base],
         fill: Fill = no_snapshots,
+        updated: Callable[[TaskId, int], None] = lambda task, records: None,
     ) -> None:
         """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task.
-        fill: with what an empty copy begins."""
+        fill: with what an empty copy begins. updated: receives the number of records that were applied to a copy."""
         self._layout = layout
         self._admin = admin
         self._make_consumer = make_consumer
@@ -78,9 +79,10 @@ class Standbys:
         self._consumer: Consumer | None = None
         self._copies: dict[TaskId, ChangelogCopy] = {}
         self._fill = fill
+        self._updated = updated
         self._filling: dict[TaskId, tuple[Generator[None, None, None], Mapping[TopicPartition, int]]] = {}
         self._unread: set[TaskId] = set()
-        self._readers: dict[TopicPartition, tuple[ChangelogCopy, str]] = {}
+        self._readers: dict[TopicPartition, tuple[TaskId, ChangelogCopy, str]] = {}
         self._positions: Mapping[TaskId, int] = {}
         self._lock = threading.RLock()  # readers wait while records are applied
 
@@ -132,8 +134,9 @@ class Standbys:
             self._copies[task] = copy
         self._unread.add(task)
         self._readers.update(
-            {partition: (copy, store) for store, partition in self._layout.followed_changelogs(task).items()}
+            {partition: (task, copy, store) for store, partition in self._layout.followed_changelogs(task).items()}
         )
+        self._updated(task, 0)
 
     def take(self, task: TaskId) -> ChangelogCopy | None:
         """Return the copy of `task`, which is no standby from now on; None if it was none."""
@@ -177,12 +180,13 @@ class Standbys:
             self._disconnect(error)
             return _RETRY_SECONDS
         for partition, batch in arrived:
-            copy, store = self._readers[partition]
+            task, copy, store = self._readers[partition]
             with self._lock:
                 copy.apply(store, batch, int(batch.offsets[-1]) + 1)
+            self._updated(task, len(batch))
         for partition, end in reached.items():
             if partition in self._readers:
-                copy, store = self._readers[partition]
+                _, copy, store = self._readers[partition]
                 copy.reached(store, max(end, copy.position(store)))
         self._positions = {
             task: sum(copy.position(store) for store in self._layout.followed_changelogs(task))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.figures import Figures
 from penstock.host.threads.membership import Post
 from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskAction
 from penstock.host.threads.queued import QueuedThread
@@ -23,13 +24,15 @@ class TaskThreads:
         standbys: Standbys,
         purge: RecordPurge,
         post: Post,
+        figures: Figures,
     ) -> None:
-        """Start the restore thread. name: of the application. post: takes its answers."""
+        """Start the restore thread. name: of the application. post: takes its answers. figures: measures it."""
         self._processing = processing
         self._opener = opener
         self._standbys = standbys
         self._purge = purge
         self._post = post
+        self._figures = figures
         self._restoring: QueuedThread[RestoreAction] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance_standbys
         )
@@ -73,13 +76,15 @@ class TaskThreads:
 
     def _opened(self, task: TaskId) -> v.Restored | v.Closed:
         try:
-            return v.Restored(task, self._opener.open(task))
+            with self._figures.restoring():
+                return v.Restored(task, self._opener.open(task))
         except RestoreStoppedError:
             return v.Closed(task)
 
     def _advance_standbys(self) -> float | None:
         try:
-            return self._standbys.advance()
+            with self._figures.updating():
+                return self._standbys.advance()
         except Exception as error:
             self._standbys.close()
             self._post(v.Failed(error))
