@@ -46,7 +46,7 @@ def when(group: str, name: str) -> str:
             return "DEBUG; `suppress`"
         case "stream-state-updater-metrics":
             return "threads"
-        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith(("process-records", "thread")):
+        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith(("process-records", "thread-start")):
             return "threads"
         case "stream-task-metrics" if name.startswith(("restore", "update")):
             return "threads; tasks with changelogs"

@@ -24,7 +24,7 @@ from penstock.host.api import Host, State
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
 from penstock.host.turns import Turns
-from penstock.metrics import Metric, MetricName
+from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import BuiltTopology
@@ -432,7 +432,13 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
     def _identity_of(self, name: str) -> Identity:
         config, hosts = self._config_of(name), self._host
         errors = 0 if hosts is None else hosts.errors_of(name)
-        return Identity(config.required("application.id"), config.client_id(), str(self._description_of(name)), errors)
+        return Identity(
+            config.required("application.id"),
+            config.client_id(),
+            str(self._description_of(name)),
+            errors,
+            RecordingLevel[config["metrics.recording.level"]],
+        )
 
     def _description_of(self, name: str) -> TopologyDescription:
         self._check_known(name)

@@ -17,7 +17,7 @@ from penstock.errors import StreamsError
 from penstock.extras import load
 from penstock.host.api import Host
 from penstock.host.open import open_host
-from penstock.metrics import Metric, MetricName
+from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import mime_bundle
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import BuiltTopology
@@ -117,7 +117,8 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
 
     def _identity(self) -> Identity:
         errors, _ = self.uncaught_errors()
-        return Identity(self._application_id, self._config.client_id(), str(self._description), errors)
+        level = RecordingLevel[self._config["metrics.recording.level"]]
+        return Identity(self._application_id, self._config.client_id(), str(self._description), errors, level)
 
     def describe(self) -> TopologyDescription:
         """Return the description of the topology."""

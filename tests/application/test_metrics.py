@@ -64,7 +64,8 @@ def test_what_a_host_does_not_count_is_no_metric() -> None:
 def test_an_application_says_what_it_is_before_it_runs() -> None:
     builder = StreamsBuilder()
     builder.stream("in").to("out")
-    streams = KafkaStreams(builder.build(), {"application.id": "app", "client.id": "me", "bootstrap.servers": "b:1"})
+    config = {"application.id": "app", "client.id": "me", "bootstrap.servers": "b:1"}
+    streams = KafkaStreams(builder.build(), {**config, "metrics.recording.level": "DEBUG"})
     found = values(streams.metrics())
     description = found.pop(("stream-metrics", "topology-description"))
     assert found == {
@@ -74,11 +75,14 @@ def test_an_application_says_what_it_is_before_it_runs() -> None:
         ("stream-metrics", "client-state"): 0,
         ("stream-metrics", "alive-stream-threads"): 0,
         ("stream-metrics", "failed-stream-threads"): 0,
+        ("stream-metrics", "recording-level"): 1,
+        ("stream-thread-metrics", "thread-state"): 0,
     }
     assert "Source: KSTREAM-SOURCE-0000000000 (topics: [in])" in str(description)
     streams.close()
     ended = values(streams.metrics())
     assert ended["stream-metrics", "client-state"] == list(State).index(State.NOT_RUNNING) == 4
+    assert ended["stream-thread-metrics", "thread-state"] == 6  # DEAD
 
 
 def samples(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:

@@ -17,8 +17,8 @@ from penstock.application.tap import Tap
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError, UnsupportedOperationError
 from penstock.host.api import Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
-from penstock.metrics import Metric, MetricName
-from penstock.metrics.host_metrics import NOT_MEASURED, streams_metrics
+from penstock.metrics import Metric, MetricName, RecordingLevel
+from penstock.metrics.host_metrics import NOT_MEASURED, THREAD_STATE, streams_metrics
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
@@ -34,15 +34,28 @@ _ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
 _WITH_TASKS: Final = frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN))
 """The states in which something runs the tasks."""
 
+_THREAD_STATES: Final[Mapping[State, int]] = {
+    State.CREATED: 0,  # CREATED
+    State.REBALANCING: 3,  # PARTITIONS_ASSIGNED
+    State.RUNNING: 4,  # RUNNING
+    State.PENDING_SHUTDOWN: 5,  # PENDING_SHUTDOWN
+    State.PENDING_ERROR: 5,
+    State.NOT_RUNNING: 6,  # DEAD
+    State.ERROR: 6,
+}
+"""The number that the state of Kafka's stream thread has (Kafka class: StreamThread.State) in each state of the
+application."""
+
 
 class Identity(NamedTuple):
-    """By what metrics tell a topology: its application.id, its client id, and its description; and how many errors have
-    stopped all its tasks."""
+    """By what metrics tell a topology: its application.id, its client id, and its description; how many errors have
+    stopped all its tasks; and at which level it records."""
 
     application_id: str
     client_id: str
     description: str
     errors: int
+    recording_level: RecordingLevel
 
 
 class RunningTopology(ABC):
@@ -83,13 +96,15 @@ class RunningTopology(ABC):
         return streams_metrics(identity.client_id, facts, host.statistics(), host.measured())
 
     def _facts_of_running(self) -> Mapping[str, int | str]:
-        """Return the metrics of the group stream-metrics that only the process that runs the topology knows."""
-        state = self.state()
+        """Return the metrics that only the process that runs the topology knows, see `streams_metrics`."""
+        state, identity = self.state(), self._identity()
         return {
             "state": state.value,
             "client-state": list(State).index(state),
             "alive-stream-threads": int(state in _WITH_TASKS),
-            "failed-stream-threads": self._identity().errors,
+            "failed-stream-threads": identity.errors,
+            "recording-level": identity.recording_level.value,
+            THREAD_STATE: _THREAD_STATES[state],
         }
 
     # ---------------------------------------- interactive queries

@@ -55,6 +55,7 @@ IDLE: Final = "idle"
 HIT_RATIO: Final = "hit-ratio"
 OUTPUT_AGE: Final = "committed-output-age"
 STREAM_TIME: Final = "stream-time"
+THREAD_STATE: Final = "thread-state"
 STATE_SIZE: Final = "state-size"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
@@ -133,6 +134,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_STREAM, "topology-description"): "The description of the topology that runs",
     (_STREAM, "state"): "The state of the application",
     (_STREAM, "client-state"): "The state of the application as a number, in the order of the states",
+    (_STREAM, "recording-level"): "The metrics.recording.level as a number: 0 for INFO, 1 for DEBUG, 2 for TRACE",
     **{
         (_STREAM, f"{OUTPUT_AGE}-p{percent}"): f"The age in ms that {percent} % of the output had at most at its commit"
         for percent in (50, 95, 99)
@@ -144,6 +146,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_THREAD, "commit-latency-avg"): "The average time of a commit in ms",
     (_THREAD, "commit-latency-max"): "The longest time of a commit in ms",
     (_THREAD, "last-commit-time"): "When the last commit was made, in ms since the epoch",
+    (_THREAD, THREAD_STATE): "The state of what runs the tasks, as the number of Kafka's StreamThread.State",
     (_THREAD, "thread-start-time"): "When the instance was set up, in ms since the epoch",
     (_THREAD, "commit-ratio"): "The share of the time in which a commit was being made",
     (_THREAD, "process-total"): "The number of records that all tasks have processed",
@@ -438,7 +441,7 @@ def streams_metrics(
 
     Args:
         client_id: tag of all of them.
-        facts: values of the group stream-metrics, by name.
+        facts: values of the group stream-metrics, and thread-state, by name.
         statistics: what the host counts: `consumed` and `produced`, (records, bytes) by topic; `processed` and
             `dropped`, records by task; what is not there is no metric.
         measured: what the host has measured.
@@ -452,7 +455,7 @@ def streams_metrics(
         found[metric_name] = Metric(metric_name, value)
 
     for name, value in facts.items():
-        add(_STREAM, name, value)
+        add(_THREAD if name == THREAD_STATE else _STREAM, name, value)
     for task in statistics.get("processed", {}):
         for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that a reader sees the first one as an increase
             for end in ("-total", "-rate"):
