@@ -60,7 +60,6 @@ def test_a_restore_is_measured_while_it_goes_on(words: WordCount, tmp_path: Path
 def test_instances_measure_their_standby_tasks(words: WordCount, tmp_path: Path) -> None:
     words.settings |= {"num.standby.replicas": 1, "heartbeat.interval.ms": 100}
     options: dict[str, Any] = {"until_end": False, "make_membership": None}
-    words.write("a b", "a c")
     first = words.host(**options)
     words.settings["state.dir"] = str(tmp_path / "other")
     second = words.host(**options)
@@ -69,6 +68,8 @@ def test_instances_measure_their_standby_tasks(words: WordCount, tmp_path: Path)
             host.start(Listening())
         for host in (first, second):
             assert until(lambda host=host: of(host, UPDATER, "standby-updating-tasks") == [1])
+        words.write("a b c d e f g h")  # some for each task
+        for host in (first, second):
             assert until(lambda host=host: sum(of(host, TASK, "update-total")) > 0)
             assert until(lambda host=host: 0 < of(host, UPDATER, "standby-update-ratio")[0] < 1)
             assert 0 < of(host, UPDATER, "idle-ratio")[0] < 1

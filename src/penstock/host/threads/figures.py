@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
 from penstock.clock import elapsed_milliseconds
@@ -164,17 +164,13 @@ class Figures:
                     self._standing.discard(task)
                     self._restoring.add(task)
 
-    @contextmanager
-    def restoring(self) -> Iterator[None]:
-        """Measure a restore in the restore thread."""
-        with self._taking(_RESTORING):
-            yield
+    def restoring(self) -> AbstractContextManager[None]:
+        """Return what measures how long the restore thread restores a task."""
+        return self._taking(_RESTORING)
 
-    @contextmanager
-    def updating(self) -> Iterator[None]:
-        """Measure how the restore thread updates standby tasks."""
-        with self._taking(_UPDATING):
-            yield
+    def updating(self) -> AbstractContextManager[None]:
+        """Return what measures how long the restore thread updates standby tasks."""
+        return self._taking(_UPDATING)
 
     @contextmanager
     def _taking(self, activity: Operation) -> Iterator[None]:
