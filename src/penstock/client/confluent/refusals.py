@@ -44,6 +44,10 @@ GAPLESS: dict[str, Any] = {"enable.gapless.guarantee": True}
 MOST_REFUSED = 100
 """Records that may be refused in one write; each costs another attempt to write all."""
 
+MOST_WRITES_ONE_BY_ONE = 20
+"""Writes after a refusal in which its records may come again. They may never come: their task is elsewhere now, or it
+makes other values this time."""
+
 
 def fail_on_refused(record: RefusedRecord) -> Sequence[PartitionBatch]:
     """Raise the error of a record that is refused."""
@@ -135,6 +139,7 @@ class Refusals:
         self._codes: dict[_Place, Code] = {}
         self._pending: set[_Place] = set()
         self._times = 0
+        self._writes = 0
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -146,7 +151,7 @@ class Refusals:
         if self._times:
             self._codes.update(reported)
         self._pending.update(reported)
-        self._times += 1
+        self._times, self._writes = self._times + 1, 0
         (topic, partition, _, _), code = next(iter(reported.items()))
         error = _error(code, topic or "", partition or 0)
         if self._times <= MOST_REFUSED:
@@ -170,8 +175,11 @@ class Refusals:
 
     def written(self) -> bool:
         """Take that all that was sent is written; return whether producers are to send as usual again, since all that
-        was refused has been made again."""
-        if not self._times or self._pending:
+        was refused has been made again, or is not expected any more."""
+        if not self._times:
+            return False
+        self._writes += 1
+        if self._pending and self._writes < MOST_WRITES_ONE_BY_ONE:
             return False
         self._forget()
         return True
@@ -179,7 +187,7 @@ class Refusals:
     def _forget(self) -> None:
         self._codes.clear()
         self._pending.clear()
-        self._times = 0
+        self._times = self._writes = 0
 
 
 def only(output: Sequence[PartitionBatch], refused: Sequence[RefusedError]) -> list[PartitionBatch]:
