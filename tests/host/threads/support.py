@@ -47,7 +47,7 @@ class AloneMembership:
         except Exception as error:
             self._post(v.Failed(error))
 
-    def give_up(self, tasks: frozenset[TaskId]) -> None:
+    def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         pass
 
     def step_back(self, error: Exception) -> None:

@@ -133,12 +133,14 @@ class Coordinator:
 
 
 class Instance:
-    """A member, and the tasks that run beside it."""
+    """A member, and the tasks that run beside it: what the member tells reaches them later."""
 
     def __init__(self, coordinator: Coordinator, process: str) -> None:
         self.coordinator, self.process = coordinator, process
         self.member = m.Member(RULES, TIMING)
         self.answers: deque[m.Happening] = deque()
+        self.told: deque[v.Event] = deque()
+        self.assignments = 0
         self.running: set[TaskId] = set()
         self.wanted: set[TaskId] = set()
         self.standbys: frozenset[TaskId] = frozenset()
@@ -150,25 +152,34 @@ class Instance:
     def happens(self, happening: m.Happening) -> None:
         for step in self.member.handle(happening, self.now):
             match step:
-                case v.Assigned(tasks, standbys):
-                    self.wanted, self.standbys = set(tasks), standbys
-                    self.copies |= dict.fromkeys(tasks & STATEFUL, END)
-                    self.running |= tasks
-                case v.MembershipLost():
-                    self.wanted = set()
-                case v.ApplicationShutDown():
-                    self.wanted, self.is_to_end = set(), True
+                case v.Assigned() | v.MembershipLost() | v.ApplicationShutDown():
+                    self.told.append(step)
                 case m.Join() | m.Sync() | m.Heartbeat() | m.LeaveGroup():
                     self.answers.clear()  # an answer to an earlier request is no longer of interest
                     self.coordinator.take(self, step)
                 case _:
                     raise AssertionError(step)
 
+    def take(self) -> None:
+        """Let the tasks hear what the member has told."""
+        match self.told.popleft() if self.told else None:
+            case v.Assigned(tasks, standbys):
+                self.assignments += 1
+                self.wanted, self.standbys = set(tasks), standbys
+                self.copies |= dict.fromkeys(tasks & STATEFUL, END)
+                self.running |= tasks
+            case v.MembershipLost():
+                self.wanted = set()
+            case v.ApplicationShutDown():
+                self.wanted, self.is_to_end = set(), True
+            case _:
+                pass
+
     def close_one(self) -> None:
         """Close a task that is to be given up."""
         if closing := sorted(self.running - self.wanted):
             self.running.discard(closing[0])
-            self.happens(m.GivenUp(frozenset(closing[:1])))
+            self.happens(m.GivenUp(frozenset(closing[:1]), self.assignments))
 
     def copy(self, random: Random) -> None:
         """Copy a part of the state of a standby."""
@@ -207,11 +218,13 @@ def go_on(random: Random, coordinator: Coordinator, instances: list[Instance]) -
     match random.randrange(20):
         case 0:
             coordinator.expire_strangers(instances)
-        case number if number < 5:
-            one.close_one()
+        case number if number < 4:
+            one.take()
         case number if number < 6:
+            one.close_one()
+        case number if number < 7:
             one.copy(random)
-        case number if number < 10:
+        case number if number < 11:
             one.wait(random.choice((10, 500, 1_000)))
         case _:
             one.hear()
@@ -238,7 +251,9 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
 
 
 def is_at_rest(coordinator: Coordinator, instances: list[Instance]) -> bool:
-    is_still = all(one.member.state is State.STABLE and one.running == one.wanted for one in instances)
+    is_still = all(
+        one.member.state is State.STABLE and one.running == one.wanted and not one.told for one in instances
+    )
     sizes = [len(one.running) for one in instances]
     is_spread = sum(sizes) == len(TASKS) and max(sizes) - min(sizes) <= 1
     return is_still and coordinator.phase == "STABLE" and is_spread

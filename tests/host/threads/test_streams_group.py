@@ -177,6 +177,10 @@ class Player:
             answer = self.coordinator.answer(request)
             self.happen(m.Disconnected() if is_lost else request.take(answer))
 
+    def give_up(self, tasks: frozenset[TaskId]) -> None:
+        """Close tasks behind all assignments."""
+        self.happen(m.GivenUp(tasks, sum(isinstance(step, v.Assigned) for step in self.told)))
+
     def heartbeat(self, *, is_lost: bool = False) -> None:
         self.now += 1_000
         self.happen(m.Tick(), is_lost=is_lost)
@@ -206,7 +210,7 @@ def test_tasks_move_when_their_owner_has_given_them_up() -> None:
     first.heartbeat()
     second.heartbeat()
     assert (first.told[-1], second.told[-1]) == (v.Assigned(frozenset()), v.Assigned(frozenset()))
-    first.happen(m.GivenUp(TASKS))
+    first.give_up(TASKS)
     second.heartbeat()
     assert second.told[-1] == v.Assigned(TASKS)
     second.heartbeat()
@@ -234,7 +238,7 @@ def test_a_member_that_is_fenced_joins_again_with_nothing() -> None:
     coordinator.fenced.add(player.protocol.member.member_id)
     player.heartbeat()
     assert isinstance(player.told[-1], v.MembershipLost)
-    player.happen(m.GivenUp(TASKS))
+    player.give_up(TASKS)
     assert player.told[-1] == v.Assigned(TASKS)
     assert [request["member_epoch"] for request in coordinator.requests] == [0, 1, 1, 0, 2]
     player.happen(m.LeaveRequested())
@@ -263,9 +267,15 @@ class Instance:
     def __init__(self, layout: Layout, config: StreamsConfig, process: str) -> None:
         self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         self.membership = GroupMembership(layout, config, self.events.put, process)
+        self._assignments = 0
 
     def next(self) -> v.Event:
-        return self.events.get(timeout=WAIT_SECONDS)
+        event = self.events.get(timeout=WAIT_SECONDS)
+        self._assignments += isinstance(event, v.Assigned)
+        return event
+
+    def give_up(self, tasks: frozenset[TaskId]) -> None:
+        self.membership.give_up(tasks, self._assignments)
 
     def has(self, tasks: int) -> frozenset[TaskId]:
         """Wait until the member has so many tasks, and return them."""
@@ -323,7 +333,7 @@ def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
     first.has(4)
     second = group.instance("q", **{"application.server": "q:2"})
     kept = first.has(2)
-    first.membership.give_up(TASKS - kept)
+    first.give_up(TASKS - kept)
     assert second.has(2) == TASKS - kept
     there = [Endpoint("p:1", kept, frozenset()), Endpoint("q:2", TASKS - kept, frozenset())]
     assert until(lambda: sorted(first.membership.endpoints()) == there)
@@ -370,7 +380,7 @@ def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> N
     lost = instance.next()
     assert isinstance(lost, v.MembershipLost)
     assert isinstance(lost.error, TaskMigratedError)
-    instance.membership.give_up(TASKS)
+    instance.give_up(TASKS)
     instance.has(4)
 
 

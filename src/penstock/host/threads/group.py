@@ -122,9 +122,9 @@ class GroupMembership:
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
         self._commits.put(offsets)
 
-    def give_up(self, tasks: frozenset[TaskId]) -> None:
-        """Tell the group that these tasks are closed here."""
-        self._happen(m.GivenUp(tasks))
+    def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
+        """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
+        self._happen(m.GivenUp(tasks, assignments))
 
     def step_back(self, error: Exception) -> None:
         """Leave the tasks to others, because the instance does not get on; `MembershipLost` follows."""

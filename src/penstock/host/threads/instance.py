@@ -128,6 +128,7 @@ class Instance:
         """Since when everything before the planned ends has arrived."""
         self._tasks = TaskManager(layout.config, settings.limits, worker_of)
         self._assigned: frozenset[TaskId] | None = None
+        self._assignments = 0
         self._standbys: frozenset[TaskId] = frozenset()
         self._standing: set[TaskId] = set()
         self._held_starts: dict[TaskId, v.OpenedState] = {}
@@ -283,6 +284,7 @@ class Instance:
     def _assign(self, tasks: frozenset[TaskId]) -> None:
         """Take what the group has given; what is new is opened, what is lost is given up behind the next commit."""
         self._assigned = tasks
+        self._assignments += 1
         for id in sorted(tasks):
             if id not in self._tasks:
                 self._tasks.add(id, self._layout.groups[id])
@@ -302,14 +304,18 @@ class Instance:
         """Return whether the instance is to have a task."""
         return id == GLOBAL_TASK or (self._assigned is not None and id in self._assigned)
 
+    def _give_up(self, id: TaskId) -> None:
+        """Forget a task that has nothing open."""
+        self._tasks.remove(id)
+        self._do(v.GiveUp(frozenset([id]), self._assignments))
+
     def _open_created(self) -> None:
         """Open the tasks that have nothing open, and forget those of others."""
         for task in self._tasks:
             if task.state is not TaskState.CREATED:
                 continue
             if not self._keeps(task.id):
-                self._tasks.remove(task.id)
-                self._do(v.GiveUp(frozenset([task.id])))
+                self._give_up(task.id)
                 continue
             if self._running_told:
                 self._running_told = False
@@ -490,8 +496,7 @@ class Instance:
         task.reset()
         task.state = TaskState.CREATED
         if not self._keeps(id):
-            self._tasks.remove(id)
-            self._do(v.GiveUp(frozenset([id])))
+            self._give_up(id)
 
     def _close_running(self) -> None:
         for task in self._tasks:

@@ -17,6 +17,8 @@ Rules:
   for it.
 - Whether another join is needed is judged by the tasks that the last join reported, not by those that are held when the
   assignment arrives: else a task that was closed in between would belong to nobody.
+- What the core gives up and what it is assigned may cross. A task that the core has closed before it hears that the
+  task is assigned again stays with the member: else a later join would leave it to another one while it runs here.
 - A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
   and the assignment of the life before, which the leader planned for what was reported then.
 - Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
@@ -160,9 +162,10 @@ class CommitRefused:
 
 @dataclass(frozen=True)
 class GivenUp:
-    """These tasks are closed here."""
+    """These tasks are closed here. assignments: how many assignments the core had taken when it closed them."""
 
     tasks: frozenset[TaskId]
+    assignments: int
 
 
 @dataclass(frozen=True)
@@ -342,6 +345,9 @@ class GroupMember(ABC):
         self._first_id = member_id
         self._held: frozenset[TaskId] = frozenset()
         self._pending: frozenset[TaskId] = frozenset()
+        self._assignments = 0
+        self._assigned_in: dict[TaskId, int] = {}
+        """The number of the latest assignment that had each task."""
         self._out = False
         self._shuts_down = False
         """Whether all members are to end, for this member or another one."""
@@ -391,8 +397,8 @@ class GroupMember(ABC):
     def handle(self, happening: Happening, now: int) -> list[Step]:
         """Take what has happened at `now` (ms of the clock that all calls go by), and return what is to be done."""
         match happening:
-            case GivenUp(tasks):
-                return self._given_up(tasks, now)
+            case GivenUp(tasks, assignments):
+                return self._given_up(tasks, assignments, now)
             case Stalled(error):
                 return self._step_back(error, now)
             case ShutDownRequested():
@@ -440,9 +446,17 @@ class GroupMember(ABC):
                 pass
         return steps
 
-    def _given_up(self, tasks: frozenset[TaskId], now: int) -> list[Step]:
-        self._held -= tasks
-        self._pending -= tasks
+    def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> Step:
+        """Return what tells the core its tasks."""
+        self._assignments += 1
+        self._assigned_in.update(dict.fromkeys(tasks, self._assignments))
+        return v.Assigned(tasks, standbys)
+
+    def _given_up(self, tasks: frozenset[TaskId], assignments: int, now: int) -> list[Step]:
+        # A task that an assignment on its way to the core has again will be open again.
+        freed = frozenset(task for task in tasks if self._assigned_in.get(task, 0) <= assignments)
+        self._held -= freed
+        self._pending -= freed
         if self.state is State.FENCED:
             return self._tick(now)
         return self._freed(now)
@@ -605,7 +619,7 @@ class Member(GroupMember):
         self._pending = frozenset() if self._shuts_down else self._held - share.tasks
         self.endpoints = share.endpoints
         self._held |= share.tasks
-        return [v.Assigned(share.tasks, share.standbys), *self._freed(now)]
+        return [self._assigned(share.tasks, share.standbys), *self._freed(now)]
 
     def _shut_down(self, now: int) -> list[Step]:
         """Join with the wish, behind an answer that is on its way."""

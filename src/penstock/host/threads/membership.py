@@ -47,8 +47,8 @@ class Membership(Protocol):
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
         ...
 
-    def give_up(self, tasks: frozenset[TaskId]) -> None:
-        """Tell the group that these tasks are closed here."""
+    def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
+        """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
         ...
 
     def step_back(self, error: Exception) -> None:

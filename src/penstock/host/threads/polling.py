@@ -295,9 +295,9 @@ class Polling:
                 self._application.running()
             case v.TellRebalancing():
                 self._application.rebalancing()
-            case v.GiveUp(tasks):
+            case v.GiveUp(tasks, assignments):
                 crash_point("group.given_up", 0)
-                self._membership.give_up(tasks)
+                self._membership.give_up(tasks, assignments)
             case v.StepBack(error):
                 self._membership.step_back(error)
             case v.EndHung(limit_ms):

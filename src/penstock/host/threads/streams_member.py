@@ -158,7 +158,7 @@ class StreamsMember(m.GroupMember):
         if self._is_reported or not (is_ready or self._held):
             return []
         self._is_reported = True
-        return [v.Assigned(self._tasks.active, self._tasks.standby | self._tasks.warm_up)]
+        return [self._assigned(self._tasks.active, self._tasks.standby | self._tasks.warm_up)]
 
     def _described(self, code: int, tasks: StreamsTasks | None, now: int) -> list[m.Step]:
         if code != ErrorCode.none:

@@ -441,9 +441,11 @@ class Close:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Tell the group that these tasks are closed here, so that other members may run them."""
+    """Tell the group that these tasks are closed here, so that other members may run them. assignments: how many
+    `Assigned` the core had taken by then."""
 
     tasks: frozenset[TaskId]
+    assignments: int
 
 
 @dataclass(frozen=True)

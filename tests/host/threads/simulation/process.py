@@ -333,8 +333,8 @@ class Process:
                 self.consumer.paused -= partitions
             case v.Ask():
                 self.post(v.Decided(self._setting.response))
-            case v.GiveUp(tasks):
-                self.membership.give_up(tasks)
+            case v.GiveUp(tasks, assignments):
+                self.membership.give_up(tasks, assignments)
             case v.StepBack(error):
                 self.membership.step_back(error)
             case v.ShutDownApplication():
@@ -468,8 +468,8 @@ class SimulatedMembership:
     def endpoints(self) -> Sequence[Endpoint]:
         return ()
 
-    def give_up(self, tasks: frozenset[TaskId]) -> None:
-        self._inbox.put(m.GivenUp(tasks))
+    def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
+        self._inbox.put(m.GivenUp(tasks, assignments))
 
     def step_back(self, error: Exception) -> None:
         self._inbox.put(m.Stalled(error))
