@@ -77,6 +77,7 @@ class InlineInstance:
         self._written: dict[TopicPartition, int] = {}
         self._exactly_once = exactly_once
         self._transaction: list[PartitionBatch] = []
+        self.asked: list[BaseException] = []
         self.shut_downs = 0
         self.group_hears = True
         self.refusals: list[v.TransactionLost] = []
@@ -180,7 +181,8 @@ class InlineInstance:
                 self.shut_downs += 1
                 if self.group_hears:
                     self._events.append(v.ApplicationShutDown(None))
-            case v.Ask():
+            case v.Ask(error):
+                self.asked.append(error)
                 self._events.append(v.Decided(self._response))
             case v.End(error):
                 self.error = error

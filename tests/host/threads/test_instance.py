@@ -173,6 +173,32 @@ def test_tasks_that_are_replaced_go_on_behind_a_wait_from_the_last_commit() -> N
     assert instance.told == [v.TellRunning, v.TellRebalancing, v.TellRunning]
 
 
+def test_a_close_does_not_wait_until_tasks_would_be_opened_again() -> None:
+    play = Play()
+    topology = word_count(failing_once("x", ValueError("x")))
+    instance = play.instance(topology, response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.run()
+    play.write("x")
+    instance.run()
+    assert instance.instance.phase is Phase.WAITING
+    instance.close()
+
+
+@pytest.mark.parametrize(
+    "also",
+    [v.MembershipLost(StreamsError("lost")), v.TransactionLost(StreamsError("lost"), is_fenced=False)],
+    ids=["membership", "transaction"],
+)
+def test_the_handler_is_asked_once_about_an_error_whatever_is_lost_while_it_decides(also: v.Event) -> None:
+    instance = restoring(Play(), response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    error = StreamsError("the consumer failed")
+    instance.tell(v.Failed(error))
+    instance.tell(also)
+    instance.run()
+    assert instance.asked == [error]
+    assert instance.instance.phase is Phase.WAITING
+
+
 def test_an_error_that_shuts_down_the_application_ends_the_instance_when_the_group_has_heard() -> None:
     play = Play()
     topology = word_count(failing_once("x", ValueError("x")))

@@ -505,8 +505,8 @@ class Instance:
 
     def _drop(self, error: BaseException | None) -> None:
         """Close all tasks without a commit, and ask about `error` if there is one."""
-        if self._phase in (Phase.TELLING, Phase.ENDING, Phase.ENDED):
-            return
+        if self._phase in (Phase.ASKING, Phase.TELLING, Phase.ENDING, Phase.ENDED):
+            return  # nothing runs, and what follows is decided about the error before
         self._error = self._error or error
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
@@ -596,12 +596,16 @@ class Instance:
             elif phase is Phase.TELLING and self._retry_at is not None and now >= self._retry_at:
                 self._retry_at = None
                 self._begin_to_end()
-            elif phase is Phase.WAITING and self._retry_at is not None and now >= self._retry_at:
+            elif phase is Phase.WAITING and self._has_waited(now):
                 self._retry_at, self._phase = None, Phase.RUNNING
             elif phase is Phase.ENDING:
                 self._close_running()
                 if all(task.state is TaskState.CREATED for task in self._tasks):
                     self._end()
+
+    def _has_waited(self, now: int) -> bool:
+        """Return whether tasks may be opened again, or are not to be: an end waits for nothing."""
+        return self._closing is not None or (self._retry_at is not None and now >= self._retry_at)
 
     def _run(self, now: int) -> None:
         """Open tasks and let them process; begin to end at the planned end."""
