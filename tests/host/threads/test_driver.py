@@ -42,6 +42,7 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
+from penstock.testing import EmbeddedBroker
 from tests.host.threads.support import AloneMembership, Listening
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
@@ -323,6 +324,28 @@ def test_a_task_that_fails_leaves_nothing_that_is_read_of_its_transaction(words:
     words.run_to_end(words.host(split), listening)
     assert "failure" in listening.told
     assert words.counts() == {"a": 3, "b": 1, "c": 1}
+
+
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_an_instance_that_its_group_has_refused_joins_again_if_the_handler_says_so(
+    tmp_path: Path, unique_name: NAMES, guarantee: str
+) -> None:
+    with EmbeddedBroker() as faulty:
+        words = WordCount(RunningBroker("embedded", faulty.bootstrap_servers), tmp_path, unique_name)
+        words.settings["processing.guarantee"] = guarantee
+        listening = Listening(StreamThreadExceptionResponse.REPLACE_THREAD)
+        host = words.host(until_end=False, make_membership=None)
+        host.start(listening)
+        try:
+            words.write("a", "b")
+            assert until(lambda: words.counts() == {"a": 1, "b": 1})
+            faulty.fail("Heartbeat", "GROUP_AUTHORIZATION_FAILED", times=1)
+            assert until(lambda: "failure" in listening.told)
+            words.write("a", "b")
+            assert until(lambda: words.counts() == {"a": 2, "b": 2})
+        finally:
+            assert host.close(60_000)
+    assert listening.told.count("failure") == 1
 
 
 def test_an_error_ends_the_host_with_the_place_in_the_program(words: WordCount) -> None:

@@ -17,9 +17,11 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import KafkaError, TaskMigratedError
 from penstock.host.layout import Layout, layout_of
+from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.classic_group import ASSIGNOR
+from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership
+from penstock.host.threads.group_protocol import Request
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
@@ -216,7 +218,7 @@ def test_of_two_static_members_with_one_name_the_first_is_refused(group: Group) 
     assert first.assigned() == TASKS
     assert group.instance("q", **{"group.instance.id": "one"}).assigned() == TASKS
     failed = first.next()
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert "Another process is the member 'one-1'" in str(failed.error)
     assert first.membership.identity() is None
 
@@ -329,6 +331,24 @@ def test_a_member_joins_and_commits_though_the_coordinator_fails_at_first(
         assert instance.assigned() == TASKS
 
 
+def test_a_member_joins_again_after_an_error_of_its_own(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    instance = group.instance()
+    assert instance.assigned() == TASKS
+    request, left = ClassicProtocol.request, [KeyError("unexpected")]
+
+    def failing(protocol: ClassicProtocol, step: m.Step) -> Request | None:
+        if left and isinstance(step, m.Heartbeat):
+            raise left.pop()
+        return request(protocol, step)
+
+    monkeypatch.setattr(ClassicProtocol, "request", failing)
+    refused = instance.next()
+    assert isinstance(refused, v.MembershipRefused)
+    assert isinstance(refused.error, KeyError)
+    instance.give_up(TASKS)
+    assert instance.assigned() == TASKS
+
+
 def test_a_newcomer_with_another_topology_is_refused_and_the_others_go_on(group: Group) -> None:
     running = group.instance()
     assert running.assigned() == TASKS
@@ -337,7 +357,7 @@ def test_a_newcomer_with_another_topology_is_refused_and_the_others_go_on(group:
     builder.stream("bills").foreach(lambda key, value: None)
     topics = {group.topic: 4, "bills": 4}
     failed = group.instance("q", layout_of(built_topology(builder.build(), group.name), group.config, topics)).next()
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert "All programs under one application.id need the same topology" in str(failed.error)
     assert running.assigned() == TASKS
     running.membership.commit(group.offsets(3))
@@ -351,7 +371,7 @@ def test_a_group_of_others_is_refused_with_the_reason(group: Group) -> None:
     try:
         assert until(lambda: bool(consumer.poll(0.05)) or bool(consumer.assignment()))
         failed = group.instance().next()
-        assert isinstance(failed, v.Failed)
+        assert isinstance(failed, v.MembershipRefused)
         assert isinstance(failed.error, KafkaError)
         assert "members of another program" in str(failed.error)
     finally:

@@ -377,6 +377,28 @@ def test_a_member_that_was_counted_out_drops_its_tasks_without_a_commit() -> Non
     assert play.broker.committed[IN].offset == 1
 
 
+@pytest.mark.parametrize("exactly_once", [False, True])
+def test_an_instance_that_the_group_refuses_gives_up_its_tasks_and_the_handler_decides(exactly_once: bool) -> None:
+    play = Play()
+    replace = StreamThreadExceptionResponse.REPLACE_THREAD
+    instance = play.instance(commit_interval_ms=10_000, response=replace, exactly_once=exactly_once)
+    instance.run()
+    play.write("a")
+    instance.run()
+    error = StreamsError("not allowed")
+    instance.tell(v.MembershipRefused(error))
+    instance.run()
+    assert (instance.asked, play.broker.committed) == ([error], {})
+    assert sorted(instance.given_up) == sorted(instance.layout.groups)  # else it would not join again
+    play.clock.advance(100)
+    instance.run()
+    assert instance.told == [v.TellRunning]  # without tasks
+    instance.tell(v.Assigned(frozenset(instance.layout.groups)))
+    instance.run()
+    instance.close()
+    assert play.broker.committed[IN].offset == 1
+
+
 def test_an_instance_that_was_cut_off_goes_on_with_what_it_has_not_committed() -> None:
     play = Play()
     instance = play.instance(commit_interval_ms=500)

@@ -103,7 +103,7 @@ def test_joining_as_the_leader_of_others_fails(game: Game) -> None:
     game(m.Begin())
     left, failed = game(m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": b"\x00\x00"}))
     assert left == m.LeaveGroup("me")  # the others go on
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert game.state is State.FENCED
 
 
@@ -120,7 +120,7 @@ def test_syncing_fails_where_the_members_plan_otherwise(game: Game) -> None:
     game.joined()
     left, failed = game(m.SyncAnswered(NONE, b"\x00\x00"))
     assert left == m.LeaveGroup("me")
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert game.state is State.FENCED
 
 
@@ -312,10 +312,19 @@ def test_a_refusal_that_does_not_pass_is_told_and_tried_again_later(game: Game, 
     assert game(m.Tick(), 1_000) == [m.Join("", -1, frozenset())]
 
 
+def test_a_member_that_is_refused_joins_again_when_its_tasks_are_closed(stable: Game) -> None:
+    assert stable(m.HeartbeatAnswered(ErrorCode.group_authorization_failed)) == [
+        m.Refused(ErrorCode.group_authorization_failed)
+    ]
+    assert not stable.member.may_commit
+    assert stable(m.Tick(), 1_000) == []
+    assert stable.given_up(frozenset(TASKS)) == [m.Join("me", -1, frozenset())]
+
+
 def test_a_coordinator_that_cannot_be_asked_is_told(game: Game) -> None:
     game(m.Begin())
     error = RuntimeError("no login")
-    assert game(m.Unusable(error)) == [v.Failed(error)]
+    assert game(m.Unusable(error)) == [v.MembershipRefused(error)]
     assert game.state is State.FENCED
 
 

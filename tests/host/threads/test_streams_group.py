@@ -322,7 +322,7 @@ def group(kafka: RunningBroker, unique_name: NAMES) -> Iterator[Group]:
 def test_brokers_without_the_protocol_are_named_and_what_to_set(broker: RunningBroker, unique_name: NAMES) -> None:
     with ExitStack() as stack:
         failed = Group(broker.bootstrap_servers, unique_name, stack).instance("p").next()
-        assert isinstance(failed, v.Failed)
+        assert isinstance(failed, v.MembershipRefused)
         assert isinstance(failed.error, UnsupportedVersionError)
         assert "it needs Kafka 4.2 or later" in str(failed.error)
         assert "set group.protocol=classic" in str(failed.error)
@@ -350,7 +350,7 @@ def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
         stack.callback(refused.membership.close)
         refused.membership.start()
         failed = refused.next()
-        assert isinstance(failed, v.Failed)
+        assert isinstance(failed, v.MembershipRefused)
         assert isinstance(failed.error, TopologyError)
 
 

@@ -243,7 +243,7 @@ def test_joining_that_is_refused_says_so_and_tries_again_later(game: Game, code:
 def test_a_status_ends_what_cannot_go_on(stable: Game) -> None:
     stable.heartbeat()
     [failed] = stable.answer(INCORRECTLY_PARTITIONED_TOPICS="Topic x has 2 partitions.")
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert isinstance(failed.error, TopologyError)
     assert "Topic x has 2 partitions." in str(failed.error)
 
@@ -283,7 +283,7 @@ def test_source_topics_may_be_missing_for_a_time(stable: Game) -> None:
     assert stable.answer(2, MISSING_SOURCE_TOPICS="no in") == []
     stable(m.Tick(), MAX_POLL_INTERVAL_MS)
     [failed] = stable.answer(2, MISSING_SOURCE_TOPICS="no in.")
-    assert isinstance(failed, v.Failed)
+    assert isinstance(failed, v.MembershipRefused)
     assert isinstance(failed.error, MissingSourceTopicError)
 
 

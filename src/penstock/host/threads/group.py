@@ -169,24 +169,27 @@ class GroupMembership:
 
     def _run(self) -> None:
         happening: m.Happening = m.Begin()
-        try:
-            while not self._closed.is_set():
-                with self._lock:
-                    steps = self._member.handle(happening, now_ms())
-                    for step in steps:
-                        self._tell(step)
-                for step in steps:
-                    if isinstance(step, m.FindAgain):
-                        self._disconnect()
-                    if (request := self._protocol.request(step)) is not None:
-                        self._request(request)
+        while not self._closed.is_set():
+            try:
+                self._take(happening)
                 if self._member.has_left:
-                    return
+                    break
                 happening = self._next()
-        except Exception as error:
-            self._post(v.Failed(error))  # the core must not wait for a thread that is dead
-        finally:
-            self._disconnect()
+            except Exception as error:  # the core must not wait for a thread that is dead
+                self._disconnect()
+                happening = m.Unusable(error)
+        self._disconnect()
+
+    def _take(self, happening: m.Happening) -> None:
+        with self._lock:
+            steps = self._member.handle(happening, now_ms())
+            for step in steps:
+                self._tell(step)
+        for step in steps:
+            if isinstance(step, m.FindAgain):
+                self._disconnect()
+            if (request := self._protocol.request(step)) is not None:
+                self._request(request)
 
     def _next(self) -> m.Happening:
         """Wait for what happens next."""
@@ -236,13 +239,14 @@ class GroupMembership:
     def _tell(self, step: m.Step) -> None:
         """Give the core what concerns it."""
         match step:
-            case v.Assigned() | v.MembershipLost() | v.Failed():
-                self._lost_is_told = isinstance(step, v.MembershipLost)
+            case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
+                self._lost_is_told = not isinstance(step, v.Assigned)
                 self._post(step)
             case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
                 self._post(step)
             case m.Refused(code, message):
-                self._post(v.Failed(self._error(code, message)))
+                self._lost_is_told = True
+                self._post(v.MembershipRefused(self._error(code, message)))
             case _:
                 pass
 

@@ -242,9 +242,11 @@ class Instance:
             case v.ApplicationShutDown(error):
                 self._application_shut_down(error)
             case v.MembershipLost(error):
-                self._assigned, self._is_cut_off = None, False
-                self._cancel_restores()
+                self._lose_tasks()
                 self._drop(None if self._closing is None else error)
+            case v.MembershipRefused(error):
+                self._lose_tasks()
+                self._failed(error, None)
             case v.Failed(error, task):
                 self._failed(error, task)
             case v.Decided(response):
@@ -290,6 +292,11 @@ class Instance:
                 self._tasks.add(id, self._layout.groups[id])
         if self._layout.topology.global_topology is not None and GLOBAL_TASK not in self._tasks:
             self._tasks.add(GLOBAL_TASK, self._layout.global_partitions)
+        self._cancel_restores()
+
+    def _lose_tasks(self) -> None:
+        """Take that the group has given nothing to the instance."""
+        self._assigned, self._is_cut_off = None, False
         self._cancel_restores()
 
     def _cancel_restores(self) -> None:

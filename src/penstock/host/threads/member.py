@@ -278,7 +278,8 @@ class FindAgain:
 
 @dataclass(frozen=True)
 class Refused:
-    """Tell the core that the group refuses this member for a reason that does not pass. message: of the coordinator."""
+    """Tell the core that the group refuses this member for a reason that does not pass (`MembershipRefused`). message:
+    of the coordinator."""
 
     code: int
     message: str = ""
@@ -296,10 +297,10 @@ Step = (
     | Refused
     | v.Assigned
     | v.MembershipLost
+    | v.MembershipRefused
     | v.ApplicationShutDown
     | v.CutOff
     | v.Reconnected
-    | v.Failed
 )
 
 _ELSEWHERE: Final = frozenset(
@@ -508,7 +509,7 @@ class GroupMember(ABC):
 
     def _fail(self, error: Exception, now: int) -> list[Step]:
         self._fence(now)
-        return [v.Failed(error)]
+        return [v.MembershipRefused(error)]
 
     def _fence(self, now: int) -> None:
         self.state, self._out, self._is_cut_off = State.FENCED, False, False
@@ -637,7 +638,7 @@ class Member(GroupMember):
 
     def _withdraw(self, error: Exception, now: int) -> list[Step]:
         """Let the others go on without this member, whose tasks are not theirs."""
-        return [*self._left(now), v.Failed(error)]
+        return [*self._left(now), v.MembershipRefused(error)]
 
     def _freed(self, now: int) -> list[Step]:
         """Join again where the tasks that others wait for are closed."""

@@ -218,6 +218,8 @@ class Polling:
             case v.MembershipLost(error):
                 self._out.discard(None)
                 _log.warning("%s", error)
+            case v.MembershipRefused():
+                self._out.discard(None)
             case v.ApplicationShutDown(error) if error is not None:
                 _log.error("%s", error)
             case v.CutOff():

@@ -56,6 +56,14 @@ class MembershipLost:
 
 
 @dataclass(frozen=True)
+class MembershipRefused:
+    """The group does not take the instance as a member, for a reason that may not pass: it has no tasks any more, and
+    the handler of uncaught exceptions decides whether it tries again."""
+
+    error: Exception
+
+
+@dataclass(frozen=True)
 class ApplicationShutDown:
     """All instances of the group are to commit and end. error: that ends this one; None for the one that asked for it,
     which has an error of its own."""
@@ -255,6 +263,7 @@ class Tick:
 Event = (
     Assigned
     | MembershipLost
+    | MembershipRefused
     | ApplicationShutDown
     | CutOff
     | Reconnected

@@ -504,13 +504,15 @@ class SimulatedMembership:
     def _do(self, step: m.Step) -> None:
         group, reply = self._process.broker.group, self._expected()
         match step:
-            case v.Assigned() | v.MembershipLost() | v.Failed():
-                self._lost_is_told = isinstance(step, v.MembershipLost)
+            case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
+                self._lost_is_told = not isinstance(step, v.Assigned)
                 self._process.post(step)
             case v.ApplicationShutDown() | v.CutOff() | v.Reconnected():
                 self._process.post(step)
             case m.Refused(code):
-                self._process.post(v.Failed(KafkaError(f"The group refuses this member: {ErrorCode(code).name}.")))
+                self._lost_is_told = True
+                error = KafkaError(f"The group refuses this member: {ErrorCode(code).name}.")
+                self._process.post(v.MembershipRefused(error))
             case m.Join(member_id, generation, owned, shuts_down):
                 tasks = [(task.subtopology, task.partition) for task in sorted(owned)]
                 process_id = self._process.disk.process_id
