@@ -14,7 +14,7 @@ from penstock.client.api import Admin
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Produced
+from penstock.dsl.options import Materialized, Produced
 from penstock.errors import BrokerNotFoundError, LockError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.threads import vocabulary as v
@@ -473,6 +473,26 @@ def test_a_transaction_that_is_refused_is_done_again_from_the_last_commit() -> N
     instance.run()
     assert play.counts() == {"a": 1, "b": 1}
     assert instance.told == [v.TellRunning, v.TellRebalancing, v.TellRunning]
+
+
+def test_global_stores_are_committed_without_a_transaction_also_while_the_instance_is_no_member() -> None:
+    play = Play()
+    play.broker.create_topic("names", 1)
+    builder = StreamsBuilder()
+    names = builder.global_table("names", materialized=Materialized.as_("names"))
+    builder.stream("in").join(names, lambda value, name: name, key_selector=lambda _, value: value).to("out")
+    instance = play.instance(builder.build(), exactly_once=True)
+    instance.run()
+    instance.tell(v.MembershipLost(StreamsError("the session has ended")))
+    instance.run()
+    instance.refusals.append(v.TransactionLost(StreamsError("no member"), is_fenced=False))
+    told = list(instance.told)
+    play.broker.append([PartitionBatch("names", 0, RecordBatch.of([(b"a", b"Ann", 0, 0, ())]))])
+    instance.run()
+    assert len(instance.refusals) == 1
+    assert instance.told == told  # the task was not opened again
+    [(_, entry)] = play.disk[v.GLOBAL_TASK].view("names").range(None, None, False)
+    assert entry.endswith(b"Ann")
 
 
 def test_an_instance_that_is_fenced_twice_in_a_minute_shares_its_directory() -> None:

@@ -426,7 +426,10 @@ class Instance:
             self._do(v.Send(event.output, event.task))
         if self._waiting_for:
             return
-        if self._settings.exactly_once:
+        if not self._offsets:  # only the global stores have changed, which needs no member of the group
+            self._phase, self._ends_written = Phase.COMMITTING, {}
+            self._offsets_committed()
+        elif self._settings.exactly_once:
             self._phase = Phase.COMMITTING
             self._do(v.CommitTransaction(dict(self._offsets)))
         else:
@@ -438,10 +441,7 @@ class Instance:
             return
         self._sent_is_durable(ends)
         self._phase = Phase.COMMITTING
-        if self._offsets:
-            self._do(v.CommitOffsets(dict(self._offsets)))
-        else:
-            self._offsets_committed()
+        self._do(v.CommitOffsets(dict(self._offsets)))
 
     def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
         self._ends_written = ends
