@@ -193,7 +193,8 @@ class InlineInstance:
             case v.StandBy(task):
                 self.standbys.append(task)
             case v.StandDown(task):
-                self.standbys.remove(task)
+                if task in self.standbys:
+                    self.standbys.remove(task)
             case v.StepBack(error):
                 self.stepped_back.append(error)
             case v.EndHung():

@@ -651,6 +651,28 @@ def test_standbys_are_kept_until_they_are_taken_over_or_given_to_others() -> Non
     assert play.counts() == {"a": 1}
 
 
+@pytest.mark.parametrize(
+    "also", [None, v.TransactionLost(StreamsError("lost"), is_fenced=False)], ids=["alone", "with a transaction"]
+)
+def test_standbys_that_fail_are_asked_for_again(also: v.Event | None) -> None:
+    play = Play(partitions=2)
+    instance = play.instance(response=StreamThreadExceptionResponse.REPLACE_THREAD)
+    instance.run()
+    tasks = frozenset(instance.layout.groups)
+    first, second = sorted(tasks)[2:]
+    instance.tell(v.Assigned(tasks - {first, second}, frozenset([first, second])))
+    instance.run()
+    assert instance.standbys == [first, second]
+    if also is not None:
+        instance.tell(also)
+    instance.tell(v.StandbysFailed(StreamsError("a record that is not of the store")))
+    instance.standbys.clear()
+    instance.run()
+    play.clock.advance(100)
+    instance.run()
+    assert instance.standbys == [first, second]
+
+
 def test_a_task_that_others_are_to_have_is_given_up_in_the_middle_of_its_restore() -> None:
     play = Play(partitions=2)
     instance = play.instance()

@@ -249,6 +249,9 @@ class Instance:
                 self._failed(error, None)
             case v.Failed(error, task):
                 self._failed(error, task)
+            case v.StandbysFailed(error):
+                self._stand_down()  # whatever becomes of the error, they are asked for again
+                self._failed(error, None)
             case v.Decided(response):
                 self._decided(response, now)
             case v.PauseRequested():
@@ -566,10 +569,14 @@ class Instance:
     def _open_again(self, when: int) -> None:
         """Open all tasks again at `when` (ms)."""
         self._error = None
-        for id in sorted(self._standing):  # one of them may be what has failed
+        self._stand_down()  # one of them may be what has failed
+        self._phase, self._retry_at = Phase.WAITING, when
+
+    def _stand_down(self) -> None:
+        """Close all copies; those that are still wanted are asked for again."""
+        for id in sorted(self._standing):
             self._do(v.StandDown(id))
         self._standing.clear()
-        self._phase, self._retry_at = Phase.WAITING, when
 
     def _begin_to_end(self) -> None:
         """Close what runs, and wait for no restore."""

@@ -65,14 +65,21 @@ class TaskThreads:
                     self._opener.purge(self._purge, positions)
                 case v.ResetPosition(partition):
                     self._post(v.PositionReset(partition, self._opener.reset(partition)))
-                case v.StandBy(task):
-                    self._standbys.add(task)
-                case v.StandDown(task):
-                    self._standbys.remove(task)
+                case v.StandBy() | v.StandDown():
+                    self._follow(action)
                 case v.Restore(task):
                     self._post(self._opened(task))
         except Exception as error:
             self._post(v.Failed(error, action.task if isinstance(action, v.Restore) else None))
+
+    def _follow(self, action: v.StandBy | v.StandDown) -> None:
+        try:
+            if isinstance(action, v.StandBy):
+                self._standbys.add(action.task)
+            else:
+                self._standbys.remove(action.task)
+        except Exception as error:
+            self._lose_standbys(error)
 
     def _opened(self, task: TaskId) -> v.Restored | v.Closed:
         try:
@@ -86,6 +93,9 @@ class TaskThreads:
             with self._figures.updating():
                 return self._standbys.advance()
         except Exception as error:
-            self._standbys.close()
-            self._post(v.Failed(error))
+            self._lose_standbys(error)
             return None
+
+    def _lose_standbys(self, error: Exception) -> None:
+        self._standbys.close()
+        self._post(v.StandbysFailed(error))

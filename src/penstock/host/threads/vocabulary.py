@@ -232,6 +232,13 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class StandbysFailed:
+    """A copy of the state of a task of another instance could not be kept, and all of them are closed."""
+
+    error: BaseException
+
+
+@dataclass(frozen=True)
 class Decided:
     """The handler of uncaught exceptions has answered."""
 
@@ -283,6 +290,7 @@ Event = (
     | Applied
     | Closed
     | Failed
+    | StandbysFailed
     | Decided
     | PauseRequested
     | ResumeRequested
