@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -190,6 +191,38 @@ def test_a_member_that_is_removed_is_told_so_and_commits_nothing(group: Group) -
     assert instance.assigned() == TASKS
     instance.membership.commit(group.offsets(9))
     assert instance.next() == v.OffsetsCommitted()
+
+
+def test_a_commit_of_a_membership_that_was_lost_is_not_made_by_the_next_one(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = group.instance()
+    assert instance.assigned() == TASKS
+    ask, asked = instance.membership._ask_to_commit, list[int]()
+    is_asking, may_answer = threading.Event(), threading.Event()
+
+    def held(body: Message, doing: str, deadline: float) -> int:
+        [one] = body["topics"][0]["partitions"]
+        asked.append(one["committed_offset"])
+        if len(asked) > 1:
+            return ask(body, doing, deadline)
+        is_asking.set()
+        assert may_answer.wait(WAIT_SECONDS)
+        return int(ErrorCode.coordinator_not_available)
+
+    monkeypatch.setattr(instance.membership, "_ask_to_commit", held)
+    instance.membership.commit(group.offsets(9))
+    assert is_asking.wait(WAIT_SECONDS)
+    [member] = group.admin.describe_group(group.name).members
+    group.client().call(LEAVE_GROUP, 4, {"group_id": group.name, "members": [{"member_id": member.member_id}]})
+    assert isinstance(instance.next(), v.MembershipLost)
+    instance.give_up(TASKS)
+    assert instance.assigned() == TASKS
+    may_answer.set()
+    instance.membership.commit(group.offsets(3))
+    assert instance.next() == v.OffsetsCommitted()
+    assert asked == [9, 3]
+    assert group.committed() == group.offsets(3)
 
 
 def test_a_static_member_that_starts_again_has_its_tasks_without_a_rebalance(group: Group) -> None:

@@ -15,7 +15,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -48,6 +48,13 @@ _LEAST_COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
 _MOST_WAIT: Final = 0.5
 """Seconds after which the thread looks around though nothing happens."""
+
+
+class _Commit(NamedTuple):
+    """Offsets to be committed. losses: of the member whose commit it is (`GroupMember.losses`)."""
+
+    offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    losses: int
 
 
 class GroupMembership:
@@ -94,7 +101,7 @@ class GroupMembership:
         self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
         self._commit_seconds = max(_LEAST_COMMIT_SECONDS, config["task.timeout.ms"] / 1000)
-        self._commits: queue.SimpleQueue[Mapping[TopicPartition, OffsetAndMetadata] | None] = queue.SimpleQueue()
+        self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._commit_cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
         self._commit_node: Node | None = None
         self._commit_thread = threading.Thread(target=self._run_commits, name="penstock-commits", daemon=True)
@@ -120,7 +127,9 @@ class GroupMembership:
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
-        self._commits.put(offsets)
+        with self._lock:
+            losses = self._member.losses
+        self._commits.put(_Commit(offsets, losses))
 
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
@@ -292,42 +301,49 @@ class GroupMembership:
     # ---------------------------------------- the thread of the commits
 
     def _run_commits(self) -> None:
-        while (offsets := self._commits.get()) is not None:
+        while (commit := self._commits.get()) is not None:
             try:
-                self._commit(offsets)
+                answer = self._commit(commit)
             except Exception as error:
-                self._post(v.Failed(error))
+                answer = v.Failed(error)
+            with self._lock:  # what belongs to a membership that was lost since is of no interest
+                if answer is not None and self._member.losses == commit.losses:
+                    self._post(answer)
 
-    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Commit, again while the coordinator is busy or the generation changes."""
+    def _commit(self, commit: _Commit) -> v.Event | None:
+        """Commit, again while the coordinator is busy or the generation changes; return the answer, None where the
+        member tells what becomes of it."""
         deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():
             with self._lock:
+                if self._member.losses != commit.losses:  # it may be a member again, and must not commit as that
+                    return None
                 if not self._member.may_commit:
-                    self._tell_lost()
-                    return
+                    return self._lost()
                 member_id, generation, state = self._member.member_id, self._member.generation, self._member.state
             body = {
                 "group_id": self._group,
                 "member_id": member_id,
                 "group_instance_id": self._protocol.instance or None,
                 "generation_id_or_member_epoch": generation,
-                "topics": offset_topics(offsets),
+                "topics": offset_topics(commit.offsets),
             }
             code = self._ask_to_commit(body, doing, deadline)
             if code == ErrorCode.none:
-                self._post(v.OffsetsCommitted())
-                return
+                return v.OffsetsCommitted()
             is_changing = code == ErrorCode.illegal_generation and (
                 state is not m.State.STABLE or self._member.generation != generation
             )
             if code in COUNTED_OUT and not is_changing:
-                self._happen(m.CommitRefused(code))
-                return
+                with self._lock:
+                    if self._member.losses == commit.losses:
+                        self._happen(m.CommitRefused(code))
+                return None
             if time.monotonic() >= deadline:
                 self._cluster.check({"error_code": code}, doing)
             self._closed.wait(_RETRY_SECONDS)
+        return None
 
     def _ask_to_commit(self, body: Message, doing: str, deadline: float) -> int:
         """Return the error code of the commit; raises the error of one that does not pass."""
@@ -350,11 +366,14 @@ class GroupMembership:
             self._commit_cluster.check({"error_code": code}, doing, rights[0], Right("READ", "topic", topic))
         return int(ErrorCode.none)
 
-    def _tell_lost(self) -> None:
-        if not self._lost_is_told:
-            self._lost_is_told = True
-            error = TaskMigratedError("This instance is no member of its group any more, and may not commit.")
-            self._post(v.MembershipLost(error))
+    def _lost(self) -> v.Event | None:
+        """Return that this instance is no member, None if the core knows."""
+        if self._lost_is_told:
+            return None
+        self._lost_is_told = True
+        return v.MembershipLost(
+            TaskMigratedError("This instance is no member of its group any more, and may not commit.")
+        )
 
 
 _REPEATED: Final = (

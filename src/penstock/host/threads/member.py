@@ -358,6 +358,8 @@ class GroupMember(ABC):
         self.state = State.UNJOINED
         self.member_id = member_id
         self.generation = NO_GENERATION
+        self.losses = 0
+        """How often it was lost, refused or left: commits of before are not those of a later membership."""
         self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
         """Where the state of all members can be asked for, as of the last assignment."""
@@ -513,7 +515,7 @@ class GroupMember(ABC):
 
     def _fence(self, now: int) -> None:
         self.state, self._out, self._is_cut_off = State.FENCED, False, False
-        self.generation = NO_GENERATION
+        self.generation, self.losses = NO_GENERATION, self.losses + 1
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
 

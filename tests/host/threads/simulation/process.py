@@ -583,10 +583,12 @@ class SimulatedMembership:
     # ---------------------------------------- commits
 
     def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        self._commit(offsets, self._world.now + _COMMIT_MS)
+        self._commit(offsets, self._world.now + _COMMIT_MS, self.member.losses)
 
-    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int) -> None:
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], deadline: int, losses: int) -> None:
         member = self.member
+        if member.losses != losses:
+            return
         if not member.may_commit:
             if not self._lost_is_told:
                 self._lost_is_told = True
@@ -603,6 +605,8 @@ class SimulatedMembership:
             self._process.later(random.randrange(1, 5), lambda: answered(code))
 
         def answered(code: int) -> None:
+            if member.losses != losses:
+                return
             if code == ErrorCode.none:
                 self._process.post(v.OffsetsCommitted())
                 return
@@ -614,6 +618,6 @@ class SimulatedMembership:
             elif self._world.now >= deadline:
                 self._process.post(v.Failed(KafkaError("The offsets could not be committed.")))
             else:
-                self._process.later(20, lambda: self._commit(offsets, deadline))
+                self._process.later(20, lambda: self._commit(offsets, deadline, losses))
 
         self._world.after(random.randrange(1, 5), ask)
