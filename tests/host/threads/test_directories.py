@@ -7,15 +7,22 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
 from penstock.config import StreamsConfig
+from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized
 from penstock.errors import InvalidStateStoreError
+from penstock.host.layout import layout_of
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
+from penstock.plan.topology import built_topology
 from penstock.state.shared_lmdb import SharedLmdb
+from penstock.task.changelog_copy import ChangelogStamp
 
 KEPT, GIVEN_UP = TaskId(0, 0), TaskId(1, 12)
 
@@ -50,6 +57,28 @@ def test_only_state_that_nobody_has_used_for_long_enough_is_deleted(directory: S
     assert directory.has_base(KEPT)
     assert directory.has_base(GLOBAL_TASK)
     base.close()
+    directory.release()
+
+
+def test_state_that_was_deleted_does_not_count_where_the_group_places_tasks(
+    directory: StateDirectory, tmp_path: Path
+) -> None:
+    builder = StreamsBuilder()
+    builder.table("in", materialized=Materialized.as_("s"))
+    config = StreamsConfig({"application.id": "app"}, environment={})
+    layout = layout_of(built_topology(builder.build(), "app"), config, {"in": 1})
+    [task] = layout.stateful
+    no_admin, no_consumer = Mock(), Mock()
+    standbys = Standbys(layout, no_admin, no_consumer, directory.open_base)
+    positions = StatePositions(layout, standbys, no_admin, directory.has_base)
+    directory.acquire()
+    directory.open_base(task).close()
+    positions.take(task, ChangelogStamp({}, dict.fromkeys(layout.followed_changelogs(task).values(), 7)))
+    assert positions.positions() == {task: 7}
+    for path in tmp_path.rglob("lock"):
+        os.utime(path, (1_000, 1_000))
+    directory.delete_unused(1_001.0)
+    assert positions.positions() == {}
     directory.release()
 
 

@@ -369,7 +369,9 @@ class ThreadsHost:
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
         standbys = Standbys(layout, admin, follower, self._directory.open_base, fill, self._figures.updated)
         self._standbys = standbys
-        positions = StatePositions(layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS))
+        positions = StatePositions(
+            layout, standbys, partial(ConfluentAdmin, config, _ENDS_MS), self._directory.has_base
+        )
         opened.callback(positions.close)
         self._look_at_disk(layout, positions)
         opener = self._opener = StateOpener(

@@ -254,11 +254,19 @@ class StatePositions:
     """How much this instance has of the state of tasks, on its disk too, and how much there is (implements
     membership.TaskPositions)."""
 
-    def __init__(self, layout: Layout, standbys: Standbys, make_admin: Callable[[], Admin]) -> None:
-        """Know of nothing on the disk. make_admin: for the thread of the group, if it asks for ends."""
+    def __init__(
+        self,
+        layout: Layout,
+        standbys: Standbys,
+        make_admin: Callable[[], Admin],
+        has_base: Callable[[TaskId], bool],
+    ) -> None:
+        """Know of nothing on the disk. make_admin: for the thread of the group, if it asks for ends. has_base: returns
+        whether the disk has a base of a task; that of a task which others have is deleted after a time."""
         self._layout = layout
         self._standbys = standbys
         self._make_admin = make_admin
+        self._has_base = has_base
         self._admin: Admin | None = None
         self._closed: dict[TaskId, int] = {}
 
@@ -270,7 +278,8 @@ class StatePositions:
 
     def positions(self) -> Mapping[TaskId, int]:
         """Return how much there is here, by task."""
-        return {**self._closed.copy(), **self._standbys.positions()}
+        closed = {task: position for task, position in self._closed.copy().items() if self._has_base(task)}
+        return {**closed, **self._standbys.positions()}
 
     def ends(self) -> Mapping[TaskId, int]:
         """Return how much there is at all, by task; raises KafkaError if the brokers do not answer."""

@@ -123,7 +123,7 @@ class Process:
         make_consumer = cast(Callable[[], Consumer], partial(SimulatedConsumer, world, broker))
         self._standbys = Standbys(layout, admin, make_consumer, disk.open)
         self._is_advancing = False
-        self.state = StatePositions(layout, self._standbys, lambda: admin)
+        self.state = StatePositions(layout, self._standbys, lambda: admin, disk.bases.__contains__)
         self._opener = StateOpener(
             layout, admin, fetcher, disk.open, self, is_stopped=is_closing, standbys=self._standbys
         )
