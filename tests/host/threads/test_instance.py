@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -154,6 +155,20 @@ def test_an_error_ends_the_instance_without_a_commit_unless_tasks_are_to_be_repl
         instance.run()
     assert instance.instance.phase is Phase.ENDED
     assert play.broker.committed[IN].offset == 1
+
+
+def test_a_function_that_ends_the_program_is_an_error_of_its_task() -> None:
+    play = Play()
+
+    def split(line: str) -> list[str]:
+        sys.exit(line)
+
+    instance = play.instance(word_count(split))
+    instance.run()
+    play.write("x")
+    with pytest.raises(StreamsError, match=r"A function of task 0_0 raised SystemExit\('x'\)\. .*call close\(\)"):
+        instance.run()
+    assert play.broker.committed[IN].offset == 0
 
 
 def test_tasks_that_are_replaced_go_on_behind_a_wait_from_the_last_commit() -> None:

@@ -156,6 +156,13 @@ class TaskRunner:
                 return self._do(action)
             except Exception as error:
                 return v.Failed(error, action.task)
+            except BaseException as error:  # it would end this thread alone, and nobody would answer the core
+                ended = StreamsError(
+                    f"A function of task {action.task} raised {error!r}. That does not end the program, because tasks "
+                    "have threads of their own: raise an error instead, or call close() from another thread."
+                )
+                ended.__cause__ = error
+                return v.Failed(ended, action.task)
 
     def open_tasks(self) -> list[TaskId]:
         """Return the tasks of the topology that are open; from any thread, also while a function does not return."""
