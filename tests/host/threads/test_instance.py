@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.client.api import Admin
+from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
-from penstock.errors import BrokerNotFoundError, LockError, StreamsError
+from penstock.errors import BrokerNotFoundError, LockError, OffsetOutOfRangeError, StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Phase
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
@@ -779,3 +780,89 @@ def test_a_restore_tells_what_it_has_applied_and_what_remains() -> None:
         opener.open(task)
     [counts] = layout.stateful
     assert told == [(counts, 0, 16), (counts, 7, 9), (counts, 7, 2), (counts, 2, 0), (counts, 0, 0)]
+
+
+class Expiring(MemoryBroker):
+    """Loses the first records of partitions when they are to be read, a few more each time."""
+
+    def __init__(self, broker: MemoryBroker, losses: Mapping[str, list[int]]) -> None:
+        """losses: the offsets before which the records of a topic are gone, at each of its next fetches."""
+        self._broker = broker
+        self._losses = losses
+        self.begins: Counter[TopicPartition] = Counter()
+        self.fetched: list[tuple[str, int]] = []
+
+    def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.begins[partition] for partition in partitions}
+
+    def end_offsets(
+        self, partitions: Sequence[TopicPartition], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        return self._broker.end_offsets(partitions)
+
+    def committed_offsets(
+        self, group: str, partitions: Collection[TopicPartition], stable: bool = True
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return self._broker.committed_offsets(group, partitions)
+
+    def fetch(self, partition: TopicPartition, start: int, end: int, read_committed: bool) -> Iterator[RecordBatch]:
+        if losses := self._losses.get(partition.topic):
+            self.begins[partition] = losses.pop(0)
+        self.fetched.append((partition.topic.split("-")[1], start))
+        if start < self.begins[partition]:
+            raise OffsetOutOfRangeError(f"{partition} has no records at {start} any more.")
+        yield from self._broker.fetch(partition, start, end, read_committed)
+
+
+def two_tables(play: Play) -> tuple[Layout, dict[TaskId, Base]]:
+    """Return the tasks of two tables in one, whose changelogs have 16 records each, and an empty disk."""
+    builder = StreamsBuilder()
+    words = builder.stream("in").flat_map_values(str.split)
+    grouped = words.group_by(lambda _, word: word)
+    grouped.count(Materialized.as_("first"))
+    grouped.count(Materialized.as_("second"))
+    play.write("a b c d e f g h i j k l m n o p")
+    topology = builder.build({"topology.optimization": "merge.repartition.topics"})
+    instance = play.instance(topology)
+    instance.run()
+    instance.close()
+    return instance.layout, {}
+
+
+@pytest.mark.parametrize(
+    ("losses", "fetched"),
+    [
+        ([0], [("first", 0), ("second", 0)]),
+        ([3], [("first", 0), ("second", 0), ("second", 3)]),
+        ([3, 5, 8], [("first", 0), ("second", 0), ("second", 3), ("second", 5), ("second", 8)]),
+    ],
+)
+def test_a_restore_goes_on_where_a_changelog_begins_that_has_lost_records_meanwhile(
+    losses: list[int], fetched: list[tuple[str, int]]
+) -> None:
+    play = Play()
+    layout, disk = two_tables(play)
+    [counts] = layout.stateful
+    changelogs = layout.changelogs(counts)
+    broker = Expiring(play.broker, {changelogs["second"].topic: losses})
+    opener = StateOpener(
+        layout, cast(Admin, broker), broker, lambda task: disk.setdefault(task, KeptBase()), play.clock
+    )
+    state = opener.open(counts)
+    assert broker.fetched == fetched
+    assert state.stamp.offsets == dict.fromkeys(changelogs.values(), 16)
+    kept = [state.base.view(name).approximate_num_entries() for name in ("first", "second")]
+    assert kept == [16, 16 - fetched[-1][1]]
+
+
+def test_a_restore_whose_changelog_loses_its_records_again_and_again_ends_with_the_error() -> None:
+    play = Play()
+    layout, disk = two_tables(play)
+    [counts] = layout.stateful
+    broker = Expiring(play.broker, {layout.changelogs(counts)["second"].topic: list(range(1, 16))})
+    opener = StateOpener(
+        layout, cast(Admin, broker), broker, lambda task: disk.setdefault(task, KeptBase()), play.clock
+    )
+    with pytest.raises(OffsetOutOfRangeError):
+        opener.open(counts)
+    assert len(broker.fetched) == 6

@@ -10,7 +10,7 @@ from functools import partial
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.clock import Clock
-from penstock.errors import StreamsError
+from penstock.errors import OffsetOutOfRangeError, StreamsError
 from penstock.host.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
@@ -34,6 +34,9 @@ from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 _log = logging.getLogger(__name__)
+
+_MOST_BEGINNINGS = 5
+"""How often a restore begins whose changelogs lose records meanwhile: retention deletes some every few minutes."""
 
 RestoreAction = Restore | ResetPosition | StandBy | StandDown | Purge
 """What the restore thread does."""
@@ -155,6 +158,25 @@ class StateOpener:
         copy: ChangelogCopy,
         ends: Mapping[TopicPartition, int],
     ) -> None:
+        """Bring a copy to the ends of its changelogs; again where retention deletes records that were to be read."""
+        for left in reversed(range(_MOST_BEGINNINGS)):
+            try:
+                self._restore_once(task, changelogs, copy, ends)
+            except OffsetOutOfRangeError as error:
+                if not left:
+                    raise
+                _log.warning("The restore of task %s begins again, because records were deleted: %s", task, error)
+                self._progress = {}
+            else:
+                return
+
+    def _restore_once(
+        self,
+        task: TaskId,
+        changelogs: Mapping[str, TopicPartition],
+        copy: ChangelogCopy,
+        ends: Mapping[TopicPartition, int],
+    ) -> None:
         begins = self._admin.beginning_offsets(list(ends))
         empty_if_outside(copy, changelogs, begins, ends)
         with closing(self._fill(task, copy, begins, ends)) as parts:
@@ -184,17 +206,20 @@ class StateOpener:
     def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> None:
         restored = 0
         self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
-        for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
-            if self._is_given_up():
-                self._tell(partial(_suspended, partition, store, restored))
-                raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
-            last = int(batch.offsets[-1])
-            done = last + 1 - max(copy.position(store), start)
-            copy.apply(store, batch, last + 1)
-            self._show(done, records=len(batch))
-            crash_point("state.read", 0)
-            restored += len(batch)
-            self._tell(partial(_progressed, partition, store, last, len(batch)))
+        try:
+            for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
+                if self._is_given_up():
+                    raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
+                last = int(batch.offsets[-1])
+                done = last + 1 - max(copy.position(store), start)
+                copy.apply(store, batch, last + 1)
+                self._show(done, records=len(batch))
+                crash_point("state.read", 0)
+                restored += len(batch)
+                self._tell(partial(_progressed, partition, store, last, len(batch)))
+        except (RestoreStoppedError, OffsetOutOfRangeError):
+            self._tell(partial(_suspended, partition, store, restored))
+            raise
         copy.reached(store, end)
         self._tell(lambda listener: listener.on_restore_end(partition, store, restored))
 

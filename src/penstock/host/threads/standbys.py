@@ -53,8 +53,10 @@ def empty_if_outside(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Empty a copy if its changelogs no longer have what follows it, or are others."""
-    if any(not begins[p] <= copy.position(store) <= ends[p] for store, p in changelogs.items()):
+    """Empty a copy if its changelogs no longer have what follows it, or are others. A store of which nothing was
+    applied begins where its changelog does."""
+    positions = {p: position for store, p in changelogs.items() if (position := copy.position(store))}
+    if any(not begins[p] <= position <= ends[p] for p, position in positions.items()):
         copy.clear()
 
 
