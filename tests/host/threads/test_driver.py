@@ -6,6 +6,7 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,21 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
 from penstock.errors import (
+    BrokerNotFoundError,
     InvalidStateStoreError,
     LockError,
     MissingSourceTopicError,
     RecordTooLargeError,
     StateStoreNotAvailableError,
     StreamsError,
+    TaskMigratedError,
 )
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.production import ProductionFailedError
 from penstock.host.threads import driver
+from penstock.host.threads import vocabulary as v
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.membership import Post
@@ -324,6 +328,37 @@ def test_a_task_that_fails_leaves_nothing_that_is_read_of_its_transaction(words:
     words.run_to_end(words.host(split), listening)
     assert "failure" in listening.told
     assert words.counts() == {"a": 3, "b": 1, "c": 1}
+
+
+class RefusingCommits(AloneMembership):
+    """Refuses a commit for each of some errors."""
+
+    def __init__(self, errors: list[Exception], layout: Layout, config: StreamsConfig, post: Post) -> None:
+        super().__init__(layout, config, post)
+        self._errors = errors
+
+    def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
+        if not self._errors:
+            super().commit(offsets)
+            return
+        error = self._errors.pop()
+        self._post(v.MembershipLost(error) if isinstance(error, TaskMigratedError) else v.Failed(error))
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("error", [TaskMigratedError("counted out"), BrokerNotFoundError("no broker answers")])
+def test_a_rebalance_goes_on_though_the_last_commit_before_it_fails(words: WordCount, error: Exception) -> None:
+    words.settings["commit.interval.ms"] = 600_000
+    listening, errors = Listening(), [error]
+    host = words.host(until_end=False, make_membership=partial(RefusingCommits, errors))
+    host.start(listening)
+    assert listening.running.wait(SECONDS)
+    listening.running.clear()
+    host.rebalance("a test")
+    assert until(lambda: listening.running.is_set() or listening.ended.is_set())
+    assert host.close(60_000)
+    assert (errors, listening.error) == ([], None)
+    assert listening.running.is_set()
 
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])

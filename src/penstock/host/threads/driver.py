@@ -26,7 +26,14 @@ from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, clien
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.errors import ConfigError, StreamsError, TopologyError, UnknownTopicOrPartitionError
+from penstock.errors import (
+    ConfigError,
+    RetriableError,
+    StreamsError,
+    TaskMigratedError,
+    TopologyError,
+    UnknownTopicOrPartitionError,
+)
 from penstock.extras import load
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.crashpoints import crash_point
@@ -578,9 +585,10 @@ class ThreadsHost:
         return error
 
     def _is_rebalance(self, error: BaseException | None) -> bool:
-        """Return whether an instance that has ended is to be followed by another one. Its last commit fails if a topic
-        was deleted, and is made again by the next one."""
-        return self._rebalancing.is_set() and (error is None or isinstance(error, UnknownTopicOrPartitionError))
+        """Return whether an instance that has ended is to be followed by another one, which makes again what the last
+        commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
+        passes = isinstance(error, UnknownTopicOrPartitionError | RetriableError | TaskMigratedError)
+        return self._rebalancing.is_set() and (error is None or passes)
 
 
 class _Application:
