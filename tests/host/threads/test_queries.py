@@ -12,7 +12,7 @@ from penstock.client.api import Admin, Consumer
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.dsl.options import Materialized
+from penstock.dsl.options import Consumed, Materialized
 from penstock.errors import (
     InvalidStateStoreError,
     InvalidStateStorePartitionError,
@@ -20,8 +20,11 @@ from penstock.errors import (
     UnknownStateStoreError,
 )
 from penstock.host.api import Staleness, StoreSize
+from penstock.host.layout import layout_of
+from penstock.host.threads import queries as threads_queries
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Commit
+from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
@@ -31,7 +34,7 @@ from penstock.record import PartitionBatch, RecordBatch, TopicPartition, ValueAn
 from penstock.serdes import Serdes
 from penstock.state.guarded import AT_ONCE
 from penstock.state.memory import MemoryBase
-from penstock.state.query.metadata import HostInfo, KeyQueryMetadata
+from penstock.state.query.metadata import HostInfo, KeyQueryMetadata, LagInfo
 from penstock.state.query.position import Position, PositionBound
 from penstock.state.query.queries import KeyQuery, VersionedKeyQuery, WindowKeyQuery, WindowRangeQuery
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
@@ -386,3 +389,27 @@ def test_standbys_are_read_where_stale_stores_will_do() -> None:
     assert play.ask("counts", KeyQuery.with_key("b"), active_required=True).partition_results.keys() == {0}
     play.standbys.remove(moved)
     assert dict(stale.all()) == {"a": 1}
+
+
+def test_the_lag_of_a_standby_counts_what_it_does_not_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    builder = StreamsBuilder()
+    consumed = Consumed.with_(Serdes.string(), Serdes.string())
+    names = builder.table("in", consumed, Materialized.as_("names"))
+    clicks = builder.stream("clicks", consumed).join(names, lambda click, name: name)
+    clicks.group_by_key().count(Materialized.as_("counts"))
+    built = built_topology(builder.build({"topology.optimization": "all"}), "app")
+    config = StreamsConfig({"application.id": "app"}, environment={})
+    broker = MemoryBroker({"in": 1, "clicks": 1})
+    broker.append([PartitionBatch("in", 0, RecordBatch.of([(b"a", b"Ann", 0, 0, ())] * 5))])
+    layout = layout_of(built, config, broker.topics())
+    [task] = layout.stateful
+    assert layout.followed_changelogs(task).keys() == {"counts"}
+    consumer = cast(Consumer, Follower(broker))
+    standbys = Standbys(layout, cast(Admin, broker), lambda: consumer, lambda _: MemoryBase())
+    standbys.add(task)
+    standbys.advance()
+    queries = TaskQueries(built, config, MockClock(0))
+    runner = TaskRunner(layout, {})
+    queries.begin(RunningTasks(layout, runner, standbys, lambda: True, lambda: Commit(0, 0), lambda: ()))
+    monkeypatch.setattr(threads_queries, "ConfluentAdmin", lambda *_: broker)
+    assert queries.all_local_store_partition_lags() == {"counts": {0: LagInfo(0, 0)}, "names": {0: LagInfo(0, 5)}}

@@ -114,12 +114,13 @@ class Standbys:
             yield
 
     def changelog_positions(self, store_name: str) -> dict[TaskId, int]:
-        """Return the next offset in the changelog of a store of each copy that follows it; from any thread."""
+        """Return the next offset in the changelog of a store of each copy that has the store, also one that does not
+        follow it; from any thread."""
         with self._lock:
             return {
                 task: copy.position(store_name)
                 for task, copy in self._copies.items()
-                if store_name in self._layout.followed_changelogs(task)
+                if store_name in self._layout.changelogs(task)
             }
 
     def positions(self) -> Mapping[TaskId, int]:

@@ -150,8 +150,9 @@ class GroupWatch(Watching):
             }
             tasks = self._positions.metadata(groups, committed_by(self._group))
             group = self._client().describe_group(self._group)
-            look = self._last = _Look(group, _workers(layout, group), tasks)
-            self._first = {**look.committed, **self._first}
+            look = _Look(group, _workers(layout, group), tasks)
+            self._first = {**look.committed, **self._first}  # before others see the look
+            self._last = look
             self._is_answered = True
         return look
 
