@@ -330,6 +330,29 @@ def test_a_task_that_fails_leaves_nothing_that_is_read_of_its_transaction(words:
     assert words.counts() == {"a": 3, "b": 1, "c": 1}
 
 
+@pytest.mark.one_broker
+def test_a_static_member_goes_on_with_new_partitions(words: WordCount) -> None:
+    words.settings |= {"group.instance.id": "one", "metadata.max.age.ms": 100}
+    builder = StreamsBuilder()
+    builder.stream(words.source).to(words.sink)
+    listening = Listening()
+    host = words.host(built=built_topology(builder.build(), words.app), until_end=False, make_membership=None)
+    host.start(listening)
+    try:
+        words.write("a", "b")
+        assert until(lambda: len(words.values()) == 2)
+        words.admin.create_partitions(words.source, 3)
+        assert until(lambda: listening.told.count("running") == 2 or listening.ended.is_set())
+        assert listening.error is None
+        producer = ConfluentProducer(words.config())
+        producer.send(words.source, None, b"c", 2)
+        producer.close()
+        assert until(lambda: len(words.values()) == 3)
+    finally:
+        assert host.close(60_000)
+    assert "failure" not in listening.told
+
+
 class RefusingCommits(AloneMembership):
     """Refuses a commit for each of some errors."""
 

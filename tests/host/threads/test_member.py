@@ -362,6 +362,17 @@ def test_a_static_member_goes_on_with_the_plan_of_its_life_before_and_gives_up_w
     assert join == m.Join("me", 2, assigned.tasks)
 
 
+def test_a_static_member_joins_again_where_the_plan_is_for_the_tasks_of_its_life_before() -> None:
+    game = Game("one-1", Rules({task: group for task, group in RULES.groups.items() if task != TASKS[0]}))
+    game(m.Begin())
+    game.joined(2)
+    before = lead({"before": subscribed(TASKS, "one-1")}, RULES)["before"]
+    assert game(m.SyncAnswered(NONE, before)) == [m.Join("me", 2, frozenset())]
+    game.joined(3)
+    failed = game(m.SyncAnswered(NONE, before))[-1]
+    assert isinstance(failed, v.MembershipRefused)
+
+
 def test_the_leader_joins_again_after_a_time_where_tasks_wait_for_warm_ups() -> None:
     rules = replace(RULES, stateful=frozenset(TASKS), acceptable_lag=0)
     game = Game(rules=rules)

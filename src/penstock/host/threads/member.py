@@ -20,7 +20,8 @@ Rules:
 - What the core gives up and what it is assigned may cross. A task that the core has closed before it hears that the
   task is assigned again stays with the member: else a later join would leave it to another one while it runs here.
 - A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
-  and the assignment of the life before, which the leader planned for what was reported then.
+  and the assignment of the life before, which the leader planned for what was reported then. If that life had other
+  tasks, for topics have changed since, the member joins once more, and the group plans for what there is now.
 - Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
 - A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
   coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
@@ -561,6 +562,8 @@ class Member(GroupMember):
     def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
         super().__init__(timing, instance)
         self._rules = rules
+        self._is_new = True
+        """Whether the last join was the first one of this membership."""
         self._must_rejoin = False
         self._leads = False
         self._probe_ms: int | None = None
@@ -584,6 +587,7 @@ class Member(GroupMember):
 
     def _join(self) -> list[Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
+        self._is_new = self.generation == NO_GENERATION
         self._must_rejoin, self._pending = False, frozenset()
         return [Join(self.member_id, self.generation, self._held, self._shuts_down)]
 
@@ -611,6 +615,8 @@ class Member(GroupMember):
         try:
             share = follow(self._instance or self.member_id, answer.assignment, self._rules)
         except IncompatibleMemberError as error:
+            if self._instance and self._is_new:
+                return self._join()  # the plan may be that of the life before, when there were other tasks
             return self._withdraw(error, now)
         self._session_until = now + self._timing.session_ms
         self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
