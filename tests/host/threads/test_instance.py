@@ -16,7 +16,13 @@ from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
-from penstock.errors import BrokerNotFoundError, LockError, OffsetOutOfRangeError, StreamsError
+from penstock.errors import (
+    BrokerNotFoundError,
+    LockError,
+    OffsetOutOfRangeError,
+    StreamsError,
+    UnstableOffsetCommitError,
+)
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
@@ -315,13 +321,45 @@ def test_what_brokers_do_not_serve_is_tried_again_until_the_timeout_of_tasks() -
             instance.tell(v.Failed(BrokerNotFoundError("no broker answers"), task))
         instance.held_restores.clear()
         instance.run()
-        assert instance.instance.phase is Phase.WAITING
+        assert instance.instance.phase is Phase.RUNNING
         play.clock.advance(1_000)
         instance.run()
     for task in instance.held_restores:
         instance.tell(v.Failed(BrokerNotFoundError("no broker answers"), task))
     with pytest.raises(BrokerNotFoundError):
         instance.run()
+
+
+def test_a_restore_that_brokers_do_not_serve_is_tried_again_while_other_tasks_go_on() -> None:
+    play = Play(partitions=2)
+    instance = play.instance()
+    instance.run()
+    tasks = frozenset(instance.layout.groups)
+    moved = TaskId(0, 1)
+    instance.tell(v.Assigned(tasks - {moved}))
+    instance.run()
+    instance.holds_restores = True
+    instance.tell(v.Assigned(tasks))
+    instance.run()
+    for words in ("a", "a a"):
+        assert instance.held_restores == [moved]
+        instance.held_restores.clear()
+        instance.tell(v.Failed(UnstableOffsetCommitError("a transaction is open"), moved))
+        play.write(words)
+        instance.run()
+        assert instance.held_restores == []
+        play.clock.advance(100)
+        instance.run()
+    assert play.output() == [("a", 1), ("a", 2), ("a", 3)]
+    instance.holds_restores = False
+    instance.held_restores.clear()
+    instance.tell(v.Failed(UnstableOffsetCommitError("a transaction is open"), moved))
+    instance.run()
+    play.clock.advance(100)
+    play.write("b", partition=1)
+    instance.run()
+    assert play.counts() == {"a": 3, "b": 1}
+    assert instance.asked == []
 
 
 def test_an_error_of_a_start_ends_the_instance() -> None:

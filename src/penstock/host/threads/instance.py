@@ -6,7 +6,8 @@ thread calls it. The rules:
 
 - A commit is one of all tasks. It stands between runs: nothing runs from the first flush of a cache until each base has
   its changes. Its steps are phases; an error in any of them undoes all of it.
-- After an error all tasks are closed without a commit, and opened again from the last one, if the handler says so.
+- After an error all tasks are closed without a commit, and opened again from the last one, if the handler says so. A
+  restore that brokers do not serve is tried again alone, for `task.timeout.ms`.
 - A task is given up behind a commit. Where the membership is lost, it is given up without one.
 """
 
@@ -18,7 +19,7 @@ from enum import Enum
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.errors import LockError, TaskMigratedError
+from penstock.errors import LockError, RetriableError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.restarts import Restarts, TaskTimeout
@@ -154,6 +155,10 @@ class Instance:
             settings.restart_attempts, settings.restart_backoff_ms, settings.restart_backoff_max_ms
         )
         self._timeout = TaskTimeout(settings.task_timeout_ms)
+        self._restore_timeouts: dict[TaskId, TaskTimeout] = {}
+        self._retries: dict[TaskId, int] = {}
+        """When (ms) tasks are opened again whose restore has failed alone."""
+        self._has_timed_out = False
         self._commits = 0
         self._has_processed = False
         self._retry_at: int | None = None
@@ -189,6 +194,8 @@ class Instance:
     def next_due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
+        if self._phase is Phase.RUNNING:
+            times.extend(self._retries.values())
         if self.wants_records() and not self._paused and not self._is_cut_off:
             times.append(self._tasks.next_due_ms())
         if self._phase is Phase.RUNNING and self._has_changes() and not self._is_cut_off:
@@ -317,6 +324,8 @@ class Instance:
     def _give_up(self, id: TaskId) -> None:
         """Forget a task that has nothing open."""
         self._tasks.remove(id)
+        self._retries.pop(id, None)
+        self._restore_timeouts.pop(id, None)
         self._do(v.GiveUp(frozenset([id]), self._assignments))
 
     def _open_created(self) -> None:
@@ -327,6 +336,9 @@ class Instance:
             if not self._keeps(task.id):
                 self._give_up(task.id)
                 continue
+            if self._retries.get(task.id, self._now) > self._now:
+                continue
+            self._retries.pop(task.id, None)
             if self._running_told:
                 self._running_told = False
                 self._do(v.TellRebalancing())
@@ -348,6 +360,7 @@ class Instance:
     def _restored(self, id: TaskId, state: v.OpenedState) -> None:
         if id == GLOBAL_TASK:
             self._global_ends = state.ends
+        self._restore_timeouts.pop(id, None)
         self._held_starts[id] = state
 
     def _started(self, id: TaskId, due: int | None, now: int) -> None:
@@ -525,15 +538,30 @@ class Instance:
     def _failed(self, error: BaseException, id: TaskId | None) -> None:
         if id is not None:
             task = self._tasks[id]
+            is_restore = task.state is TaskState.RESTORING
             task.busy = task.is_out = False
             if task.state is not TaskState.RUNNING:  # what it had open is closed
                 task.state = TaskState.CREATED
+            if is_restore and self._restores_again(id, error):
+                return
         if self._phase is Phase.ENDING:
             self._error = self._error or error
         elif self._phase in (Phase.ASKING, Phase.TELLING, Phase.WAITING):
             pass  # all tasks are opened again anyway, if the answer for the error before says so
         elif id is not None or self._phase is not Phase.DROPPING:
             self._drop(error)
+
+    def _restores_again(self, id: TaskId, error: BaseException) -> bool:
+        """Return whether the restore of a task alone is tried again after an error; the others go on meanwhile."""
+        if self._phase is Phase.ENDING or not isinstance(error, RetriableError):
+            return False
+        timeout = self._restore_timeouts.setdefault(id, TaskTimeout(self._settings.task_timeout_ms))
+        if not timeout.allows(error, self._now):
+            self._has_timed_out = True
+            return False
+        self._retries[id] = self._now + self._settings.restart_backoff_ms
+        self._do(v.TellRetry(error, id))
+        return True
 
     def _transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
         """Begin again from the last commit; if another producer with the same id goes on as well, end."""
@@ -568,7 +596,8 @@ class Instance:
 
     def _open_again(self, when: int) -> None:
         """Open all tasks again at `when` (ms)."""
-        self._error = None
+        self._error, self._has_timed_out = None, False
+        self._retries.clear()
         self._stand_down()  # one of them may be what has failed
         self._phase, self._retry_at = Phase.WAITING, when
 
@@ -632,7 +661,7 @@ class Instance:
         self._hand_out(now)
         if not self._is_settled:
             self._tell()
-            self._is_settled = True
+            self._is_settled = not self._retries
 
     def _start_restored(self, now: int) -> None:
         """Make the tasks that are restored; those of the topology behind the global stores, which they may read."""
@@ -694,7 +723,7 @@ class Instance:
             self._begin_to_end()
         elif self._error is None:
             self._phase = Phase.RUNNING
-        elif self._timeout.allows(self._error, self._now):
+        elif not self._has_timed_out and self._timeout.allows(self._error, self._now):
             self._do(v.TellRetry(self._error))
             self._open_again(self._now + self._settings.restart_backoff_ms)
         else:

@@ -291,8 +291,10 @@ class Polling:
                 self._membership.commit(offsets)
             case v.Ask(error):
                 self.post(self._application.ask(error))
-            case v.TellRetry(error):
+            case v.TellRetry(error, None):
                 _log.warning("All tasks are reopened and continue from the last commit: %s", error)
+            case v.TellRetry(error, task):
+                _log.warning("Task %s is opened again, and the others go on meanwhile: %s", task, error)
             case v.TellRunning():
                 self._application.running()
             case v.TellRebalancing():

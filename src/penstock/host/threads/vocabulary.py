@@ -499,9 +499,11 @@ class Ask:
 
 @dataclass(frozen=True)
 class TellRetry:
-    """Tell people that brokers did not serve something, and that it is tried again."""
+    """Tell people that brokers did not serve something, and that it is tried again. task: whose restore is tried again
+    alone, None if all tasks are opened again."""
 
     error: BaseException
+    task: TaskId | None = None
 
 
 @dataclass(frozen=True)
