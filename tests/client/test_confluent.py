@@ -444,6 +444,8 @@ def arriving(monkeypatch: pytest.MonkeyPatch) -> list[list[Message]]:
 
         def incremental_assign(self, targets: object) -> None: ...
 
+        def incremental_unassign(self, targets: object) -> None: ...
+
         def unassign(self) -> None: ...
 
         def poll(self, timeout: float) -> None: ...
@@ -495,6 +497,15 @@ def test_ends_amid_records_lose_none_of_a_consumer_and_the_last_one_is_kept(arri
     assert following.reached_ends() == {}
     assert following.poll(timeout_ms=0, max_records=10) == []
     assert following.reached_ends() == {HERE: 3}
+
+
+def test_an_end_that_was_reached_is_forgotten_with_its_partition(arriving: list[list[Message]]) -> None:
+    arriving.append([event(Code._PARTITION_EOF, 9), event(Code.TOPIC_AUTHORIZATION_FAILED, 0)])
+    following = ConfluentConsumer(NO_BROKER)
+    with pytest.raises(KafkaError):
+        following.poll(timeout_ms=0, max_records=10)
+    following.incremental_unassign([HERE])  # and then read again from offset 5
+    assert following.reached_ends() == {}
 
 
 def test_who_leads_a_topic_is_asked_before_its_first_read(

@@ -71,6 +71,8 @@ class ConfluentConsumer:
         client = self._open()
         self._connection.call("giving up partitions", lambda: client.incremental_unassign(targets))
         self._pending = deque(each for each in self._pending if _partition_of(each) not in partitions)
+        for partition in partitions:
+            self._reached.pop(partition, None)  # it may be read again from an earlier position
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no more records of these partitions until `resume`, but for those that have arrived already."""
