@@ -184,7 +184,7 @@ class CorruptedBaseError(TaskCorruptedError):
     """
 
     def __init__(self, path: str, why: str) -> None:
-        super().__init__(f"The base {path} is damaged: {why}. Penstock deletes it and rebuilds it from the segments.")
+        super().__init__(f"The base {path} is damaged: {why}. Penstock deletes it and makes it again.")
         self.path = path
 
 

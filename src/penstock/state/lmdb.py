@@ -92,6 +92,8 @@ class LmdbEntries(ABC):
     _entries: Any
     _meta: Any
     _size: int | None = None
+    is_damaged = False
+    """Whether LMDB has noticed that the database is damaged: it is to be made again."""
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none, as of the transaction that all reads
@@ -166,6 +168,7 @@ class LmdbEntries(ABC):
 
     def corrupted(self, error: Exception) -> CorruptedBaseError:
         """Return the error for what LMDB noticed while it read."""
+        self.is_damaged = True
         return _corrupted(self._path, error)
 
     # ---------- helpers

@@ -14,13 +14,14 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.errors import InvalidStateStoreError
+from penstock.errors import CorruptedBaseError, InvalidStateStoreError
 from penstock.host.layout import layout_of
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
+from penstock.state.lmdb import DATA_FILE
 from penstock.state.shared_lmdb import SharedLmdb
 from penstock.task.changelog_copy import ChangelogStamp
 
@@ -117,6 +118,28 @@ def test_what_a_killed_process_has_left_of_a_deletion_is_deleted(directory: Stat
     directory.delete_unused(0.0)
     assert not left.exists()
     assert directory.has_base(KEPT)
+    directory.release()
+
+
+def test_a_base_that_is_found_to_be_damaged_is_made_again(tmp_path: Path) -> None:
+    directory = directory_in(tmp_path, shared=False)
+    directory.acquire()
+    base = directory.open_base(KEPT)
+    base.apply({"s": {b"%05d" % number: b"value %d" % number for number in range(2_000)}}, b"stamp")
+    base.close()
+    [data] = tmp_path.rglob(DATA_FILE)
+    pages = bytearray(data.read_bytes())
+    for start in range(2 * 4096, len(pages), 4096):
+        if b"value 1000" in pages[start : start + 4096]:
+            pages[start : start + 4096] = bytes(4096)
+    data.write_bytes(pages)
+    base = directory.open_base(KEPT)
+    with pytest.raises(CorruptedBaseError):
+        base.view("s").multi_get([b"01000"])
+    base.close()
+    again = directory.open_base(KEPT)
+    assert (again.stamp(), again.view("s").multi_get([b"01000", b"00001"])) == (None, [None, None])
+    again.close()
     directory.release()
 
 

@@ -357,10 +357,10 @@ class _DirectoryBase:
         return self._base.snapshot() if isinstance(self._base, LmdbEntries) else None
 
     def close(self) -> None:
-        """Release the database and leave the directory."""
+        """Release the database and leave the directory; one that is damaged is deleted, so that it is made again."""
         self._base.close()
         self._on_close(self)
-        self._directory.leave()
+        self._directory.leave(isinstance(self._base, LmdbEntries) and self._base.is_damaged)
 
 
 def _is_task(name: str) -> bool:
