@@ -111,7 +111,7 @@ class Failures:
         if code == OFFSET_OUT_OF_RANGE:
             return OffsetOutOfRangeError(
                 f"Request failed ({doing}): {reason}. The records have been deleted by retention, or the topic was "
-                "deleted and created again; start with a new checkpoint, or with another application.id."
+                "deleted and created again; start over with `penstock reset`, or with another application.id."
             )
         return RetriableError(at) if is_passing else KafkaError(at)
 

@@ -50,9 +50,9 @@ def reset_offsets(
     refused = sorted(tp for tp, reset in resets.items() if reset == NONE)
     if refused:
         raise StreamsError(
-            f"The checkpoint has no position for topic {refused[0].topic}, partition {refused[0].partition}, or its "
-            "records were deleted before they were read, and the offset reset of its source is none. Give the source "
-            "another reset, or start with a checkpoint of this application."
+            f"There is no position for topic {refused[0].topic}, partition {refused[0].partition}, or its records were "
+            "deleted before they were read, and the offset reset of its source is none. Give the source another reset, "
+            "or start where the application was: on Spark with its checkpoint, on threads with its group's offsets."
         )
     first = admin.beginning_offsets([tp for tp, reset in resets.items() if reset != LATEST])
     offsets = {tp: first.get(tp, ends[tp]) for tp in resets}

@@ -750,6 +750,7 @@ def test_a_position_that_a_partition_does_not_have_ends_the_host_where_nothing_r
         assert listening.ended.wait(SECONDS)
         assert f"topic {words.source}, partition" in str(listening.error)
         assert "the offset reset of its source is none" in str(listening.error)
+        assert "on threads with its group's offsets" in str(listening.error)
     finally:
         assert host.close(60_000)
 
