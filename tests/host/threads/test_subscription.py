@@ -64,6 +64,20 @@ def test_a_task_waits_for_a_warm_up_by_the_ends_and_the_settings_of_the_leader()
     assert (len(share.standbys), share.is_final) == (1, False)
 
 
+def test_tasks_go_to_their_state_though_the_ends_of_changelogs_are_not_known() -> None:
+    rules = replace(RULES, stateful=frozenset(TASKS), standbys=1)
+    copies = {"a": TASKS[2:], "b": TASKS[:2]}
+    members = {
+        name: encode_subscription(
+            Subscription(1, name, rules.application, 3, [], [(*task, 50_000) for task in tasks]), rules
+        )
+        for name, tasks in copies.items()
+    }
+    assignments = lead(members, rules, None)
+    for name, tasks in copies.items():
+        assert follow(name, assignments[name], rules).tasks == frozenset(tasks)
+
+
 @pytest.mark.parametrize(("version", "sizes"), [(1, [2, 2]), (2, [3, 1])])
 def test_workers_count_from_the_second_version_of_the_rules_on(version: int, sizes: list[int]) -> None:
     first = Subscription(2, "p", RULES.application, -1, [], workers=3)

@@ -146,7 +146,7 @@ class ClassicProtocol:
             try:
                 ends = self._state.ends()
             except KafkaError as error:
-                _log.warning("The assignment does not consider which instances have the state of tasks: %s", error)
+                _log.warning("The assignment goes by what members have of the state of tasks, not by ends: %s", error)
         return m.JoinAnswered(answer["error_code"], answer["member_id"], answer["generation_id"], leader, members, ends)
 
     def refusal(self, code: int, message: str) -> StreamsError | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -266,7 +266,8 @@ def lead(
     Args:
         members: the subscriptions of all members by id.
         rules: the leader's.
-        ends: of the changelogs of each task, as the sum of their ends; None if they are not known.
+        ends: of the changelogs of each task, as the sum of their ends; None if they are not known: then what a member
+            has at most stands for them.
 
     Raises:
         IncompatibleMemberError: a member is not of this application, or the leader has no part in it.
@@ -276,7 +277,7 @@ def lead(
     found = {member: one for member, one in everybody.items() if one.application.has_tasks_of(rules.application)}
     refused = {member: _refusal(one, rules) for member, one in everybody.items() if member not in found}
     named = {one.name(member): one for member, one in sorted(found.items())}
-    known = [(*task, end) for task, end in sorted((ends or {}).items())]
+    known = [(*task, end) for task, end in sorted((_furthest(found.values()) if ends is None else ends).items())]
     inputs = Inputs(named, known, rules.standbys, rules.acceptable_lag, rules.warm_ups, list(rules.tags))
     version = min(VERSION, *(one.version for one in found.values()))
     plan = inputs.plan(rules, version)
@@ -291,6 +292,16 @@ def lead(
     for member, why in refused.items():
         assignments[member] = _assignment([], msgspec.msgpack.encode(Assignment(version, b"", b"", why, shut_down_by)))
     return assignments
+
+
+def _furthest(members: Collection[Subscription]) -> dict[TaskId, int]:
+    """Return the most that a member has of the state of each task."""
+    furthest: dict[TaskId, int] = {}
+    for one in members:
+        for *task, position in one.positions:
+            id = TaskId(*task)
+            furthest[id] = max(position, furthest.get(id, 0))
+    return furthest
 
 
 def _assignment(topics: list[Message], user_data: bytes) -> bytes:
