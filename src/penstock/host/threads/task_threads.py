@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.membership import Post
-from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskAction
+from penstock.host.threads.processing import Processing, TaskAction
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
+
+_END_SECONDS: Final = 10.0
+"""For the restore thread to end: the call of a client that it may be at takes no longer."""
+
+
+class _Last:
+    """Nothing follows: copies of the state of tasks are closed."""
 
 
 class TaskThreads:
@@ -33,7 +42,7 @@ class TaskThreads:
         self._purge = purge
         self._post = post
         self._figures = figures
-        self._restoring: QueuedThread[RestoreAction] = QueuedThread(
+        self._restoring: QueuedThread[RestoreAction | _Last] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance_standbys
         )
 
@@ -54,13 +63,15 @@ class TaskThreads:
         self._opener.cancel(task)
 
     def close(self) -> None:
-        """End the restore thread."""
-        if self._restoring.close(LAST_SECONDS):
-            self._standbys.close()
+        """End the restore thread, which closes the copies even if it takes longer: they are open in this process."""
+        self._restoring.put(_Last())
+        self._restoring.close(_END_SECONDS)
 
-    def _restore(self, action: RestoreAction) -> None:
+    def _restore(self, action: RestoreAction | _Last) -> None:
         try:
             match action:
+                case _Last():
+                    self._standbys.close()
                 case v.Purge(positions):
                     self._opener.purge(self._purge, positions)
                 case v.ResetPosition(partition):
