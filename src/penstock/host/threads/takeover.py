@@ -28,12 +28,14 @@ from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.build import store_serde
+from penstock.state.changelog_format import RecordBufferFormat
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.memory import MemoryBase
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    TimeOrderedKeyValueBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
@@ -354,18 +356,22 @@ class _Inspection:
 
 def check_serdes_of(builder: StoreBuilder, config: StreamsConfig, changelog: str, records: RecordBatch) -> None:
     """Raise ProcessorStateError if the serdes of a store cannot read `records` of its changelog topic. It does not look
-    into the records of buffers and of users' own stores."""
+    into the records of `suppress` and of users' own stores."""
+    keys, values = records.keys, records.values
     match builder.supplier:
         case WindowBytesStoreSupplier():
             suffix = WINDOW_SUFFIX_SIZE
         case SessionBytesStoreSupplier():
             suffix = SESSION_SUFFIX_SIZE
+        case TimeOrderedKeyValueBytesStoreSupplier():
+            suffix = 0
+            keys, values = RecordBufferFormat().entries(records)
         case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier() | VersionedBytesStoreSupplier():
             suffix = 0
         case _:
             return
     serdes = {part: store_serde(builder, part, config) for part in ("key", "value")}
-    for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+    for row, (key, value) in enumerate(zip(keys, values, strict=True)):
         for part, data in (("key", key[: len(key) - suffix]), ("value", value)):
             try:
                 if data is not None:
