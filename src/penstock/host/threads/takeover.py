@@ -161,11 +161,6 @@ def members_in_the_way(group: GroupDescription) -> Iterator[str]:
             "the application that they are of. A member that did not leave stays in the group until its "
             "session.timeout.ms has passed, or until `penstock takeover --force` removes it."
         )
-    elif group.group_type.lower() == "streams":
-        yield (
-            f"The group {group.group_id} is of the type streams (group.protocol=streams), which other members cannot "
-            "join. Save its offsets (penstock groups describe), delete the group, and set them again."
-        )
 
 
 def _clients(members: Iterable[GroupMember]) -> str:
