@@ -173,6 +173,18 @@ def test_stores_of_other_names_and_offsets_of_other_topics_are_obstacles(countin
     assert f"Store counts has no changelog: there is no topic {counting.changelog}" in missing
 
 
+def test_topics_of_another_application_whose_id_begins_in_the_same_way_are_no_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    other = f"{counting.name}-eu"
+    counting.make(f"{other}-sums-changelog")
+    [obstacle] = counting.plan().obstacles
+    assert f"another application whose application.id begins with {counting.name}- uses the topic" in obstacle
+    counting.admin.commit_offsets(other, {counting.first: OffsetAndMetadata(0)})
+    assert counting.plan().obstacles == ()
+    assert counting.changes() == []
+
+
 def test_changelogs_of_another_number_of_partitions_are_an_obstacle(counting: Counting) -> None:
     counting.make(counting.source)
     counting.make(counting.changelog, partitions=3)

@@ -8,8 +8,8 @@ other program.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -21,7 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
 from penstock.host.committing import PartitionMetadata, check_has_state
 from penstock.host.internal_topics import wrong_partitions
-from penstock.host.layout import Layout, layout_of
+from penstock.host.layout import Layout, layout_of, own_topics
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
@@ -109,7 +109,8 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         except UnstableOffsetCommitError:
             waiting = f"A transaction of the group {group} is open: wait for it, or see `penstock transactions list`."
             return replace(found, obstacles=(*found.obstacles, waiting))
-        return _Inspection(layout, topics, admin, fetcher, committed).completed(found)
+        others = _other_topics(admin, layout, topics)
+        return _Inspection(layout, topics, admin, fetcher, committed).completed(found, others)
 
 
 def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[GroupMember, ...]:
@@ -180,33 +181,42 @@ def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
 
     It looks at names and partitions, not at records. Raises KafkaError if brokers do not answer.
     """
-    admin = ConfluentAdmin(config)
-    try:
+    with closing(ConfluentAdmin(config)) as admin:
         topics = admin.topics()
-    finally:
-        admin.close()
-    try:
-        layout = layout_of(built, config, topics)
-    except StreamsError as error:
-        return [f"REFUSED: {error}"]
-    if wrong := list(wrong_partitions(layout, topics)):
-        return [f"REFUSED: {reason}" for reason in wrong]
+        try:
+            layout = layout_of(built, config, topics)
+        except StreamsError as error:
+            return [f"REFUSED: {error}"]
+        if wrong := list(wrong_partitions(layout, topics)):
+            return [f"REFUSED: {reason}" for reason in wrong]
+        others = _other_topics(admin, layout, topics)
     stores = {store: place.topic for task in sorted(layout.groups) for store, place in layout.changelogs(task).items()}
-    own = {*built.repartition_topics, *stores.values()}
     started = [f"store {store} is new and starts empty" for store, topic in stores.items() if topic not in topics]
     created = [f"topic {topic} is new" for topic in sorted(built.repartition_topics.keys() - topics.keys())]
-    left = [
-        f"topic {topic} is not of this program; it is kept"
-        for topic in internal_topics_of(str(config.required("application.id")), topics)
-        if topic not in own
-    ]
+    left = [f"topic {topic} is not of this program; it is kept" for topic in others]
     kept = [f"store {store} keeps its state" for store, topic in stores.items() if topic in topics]
     return [*kept, *started, *created, *left] if started or created or left else []
 
 
-def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
-    """Return those of some topics whose names are of internal topics of an application."""
-    return sorted(each for each in topics if each.startswith(f"{application_id}-") and each.endswith(_INTERNAL))
+def _other_topics(admin: ConfluentAdmin, layout: Layout, topics: Iterable[str]) -> list[str]:
+    """Return the internal topics of the application of `layout` that its topology does not have.
+
+    Names alone do not tell the topics of `shop` from those of `shop-eu`. So those of an application that has a group of
+    its own are left out.
+    """
+    name = str(layout.config.required("application.id"))
+    own = own_topics(layout.topology) | source_topics(layout.topology)
+    named = [topic for topic in topics if topic not in own and _is_internal(topic, name)]
+    if not named:
+        return []
+    longer = [group.group_id for group in admin.groups() if group.group_id.startswith(f"{name}-")]
+    return sorted(topic for topic in named if not any(_is_internal(topic, other) for other in longer))
+
+
+def _is_internal(topic: str, application_id: str) -> bool:
+    """Return whether `topic` has the name of an internal topic of an application."""
+    prefix = f"{application_id}-"
+    return topic.startswith(prefix) and topic.removeprefix(prefix).endswith(_INTERNAL)
 
 
 class _Inspection:
@@ -227,15 +237,16 @@ class _Inspection:
         self._committed = committed
         self._group = str(layout.config["application.id"])
 
-    def completed(self, found: Takeover) -> Takeover:
-        """Return `found` with inputs and stores, and what is in their way."""
+    def completed(self, found: Takeover, others: Sequence[str]) -> Takeover:
+        """Return `found` with inputs and stores, and what is in their way. others: internal topics of the application
+        that this topology does not have."""
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
         obstacles = [
             *wrong,
             *self._out_of_range(begins, ends),
-            *self._other_topics(),
+            *map(self._of_another_topology, others),
             *self._missing_repartitions(),
             *self._state_elsewhere(),
         ]
@@ -283,15 +294,14 @@ class _Inspection:
                     "Set the offset (penstock groups reset)."
                 )
 
-    def _other_topics(self) -> Iterator[str]:
-        """Yield which internal topics of the application this topology does not have."""
-        for topic in internal_topics_of(self._group, self._topics):
-            if topic not in self._own():
-                what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
-                yield (
-                    f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
-                    "describe` gives with those of the other application; if it is old, delete the topic."
-                )
+    def _of_another_topology(self, topic: str) -> str:
+        """Return why an internal topic that this topology does not have is in the way."""
+        what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
+        return (
+            f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock describe` "
+            "gives with those of the other application. If neither it nor another application whose application.id "
+            f"begins with {self._group}- uses the topic, delete it."
+        )
 
     def _state_elsewhere(self) -> Iterator[str]:
         """Yield that the changelogs do not have the state that belongs to the offsets."""
@@ -308,9 +318,6 @@ class _Inspection:
                     f"There is no topic {topic}, through which this topology repartitions. Does the other application "
                     "use another name for the operator? Compare `penstock describe` with its description."
                 )
-
-    def _own(self) -> frozenset[str]:
-        return frozenset([*self._layout.topology.repartition_topics, *self._changelogs()])
 
     def _without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
         if not self._committed:
