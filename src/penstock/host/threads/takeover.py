@@ -20,9 +20,10 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
 from penstock.host.committing import PartitionMetadata, check_has_state
-from penstock.host.internal_topics import wrong_partitions
+from penstock.host.internal_topics import internal_topics, wrong_partitions
 from penstock.host.layout import Layout, layout_of, own_topics
 from penstock.host.threads.clients import GroupAdmin
+from penstock.host.threads.plan_check import moved_partitions
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
@@ -249,6 +250,9 @@ class _Inspection:
             *map(self._of_another_topology, others),
             *self._missing_repartitions(),
             *self._state_elsewhere(),
+            *([] if wrong else self._state_without_offsets(begins, ends)),
+            *([] if wrong else self._deleted_state()),
+            *filter(None, [moved_partitions(self._layout, self._committed)]),
         ]
         warnings = list(self._without_offset(inputs))
         stores = []
@@ -309,6 +313,47 @@ class _Inspection:
             check_has_state(self._committed if self._layout.stateful else {})
         except StreamsError as error:
             yield str(error)
+
+    def _state_without_offsets(
+        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Iterator[str]:
+        """Yield which tasks have state, and no offset that says what is in it: their input would be processed again."""
+        for task, group in sorted(self._layout.groups.items()):
+            inputs = [str(each) for each in group if begins.get(each, 0) < ends.get(each, 0)]
+            if not inputs or not self._committed.keys().isdisjoint(group):
+                continue
+            changelogs = sorted(self._layout.followed_changelogs(task).items())
+            existing = ((store, partition) for store, partition in changelogs if partition.topic in self._topics)
+            full = next(((store, partition) for store, partition in existing if self._has_records(partition)), None)
+            if full is not None:
+                store, partition = full
+                yield (
+                    f"The group {self._group} has committed no offset of {', '.join(inputs)}, but {partition} has "
+                    f"records, so store {store} has state from there. The offsets have expired "
+                    "(offsets.retention.minutes) or were deleted, and a start would process the records once more. Set "
+                    "the offsets (penstock groups reset), or start over (penstock reset)."
+                )
+
+    def _deleted_state(self) -> Iterator[str]:
+        """Yield which changelogs have lost records otherwise than by compaction, where a store needs all of them."""
+        configs = {topic.name: topic.config for topic in internal_topics(self._layout)}
+        for changelog, places in sorted(self._changelogs().items()):
+            if changelog not in self._topics or "delete" in configs.get(changelog, {}).get("cleanup.policy", "delete"):
+                continue
+            for partition, begin in sorted(self._admin.beginning_offsets([each for _, each in places]).items()):
+                if begin:
+                    yield (
+                        f"Store {places[0][0]} would be incomplete: {partition} begins at offset {begin}, and "
+                        "compaction alone does not delete the records before it. Has the topic had cleanup.policy="
+                        "delete, or has somebody deleted its records? Restore the topic from a backup, or start "
+                        "over (penstock reset)."
+                    )
+
+    def _has_records(self, partition: TopicPartition) -> bool:
+        """Return whether a partition has a committed record."""
+        (begin,) = self._admin.beginning_offsets([partition]).values()
+        (end,) = self._admin.end_offsets([partition], read_committed=True).values()
+        return begin < end and any(map(len, self._fetcher.fetch(partition, begin, end, read_committed=True)))
 
     def _missing_repartitions(self) -> Iterator[str]:
         """Yield which repartition topics of this topology the application does not have."""
