@@ -4,12 +4,12 @@ left is imported, and exported again the same; other instances go on where Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from penstock import (
     BufferConfig,
@@ -25,7 +25,7 @@ from penstock import (
     savepoints,
 )
 from penstock.client.api import OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.errors import StreamsError
@@ -35,7 +35,7 @@ from penstock.host.spark.checkpoints.savepoint import SavedState
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery
@@ -309,6 +309,47 @@ def test_records_between_tasks_are_processed_after_the_import(left: Counting) ->
     query.close()
     values = {key: value[8:] for key, value in left.runner.store(left.config, "counts").items()}
     assert values == {b"a": (3).to_bytes(8, "big"), b"b": (1).to_bytes(8, "big")}
+
+
+def test_records_between_tasks_behind_the_open_transaction_of_a_killed_instance_are_imported(
+    left: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = Producer({"bootstrap.servers": left.runner.bootstrap_servers, "transactional.id": f"{left.name}-killed"})
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.produce(left.repartition, b"a", b"a", partition=0, timestamp=3)
+    killed.flush()
+    left.runner.write(left.repartition, [InputRecord(b"a", b"a", 4)])
+    fetch = ConfluentFetcher.fetch
+
+    def fetch_while_the_transaction_ends(
+        fetcher: ConfluentFetcher, partition: TopicPartition, *arguments: Any, **named: Any
+    ) -> Iterator[RecordBatch]:
+        if partition.topic == left.repartition:
+            killed.abort_transaction()
+        return fetch(fetcher, partition, *arguments, **named)
+
+    monkeypatch.setattr(ConfluentFetcher, "fetch", fetch_while_the_transaction_ends)
+    left.import_()
+    query = InlineQuery(left.topology, left.config, left.runner.admin)
+    query.run_to_end()
+    query.close()
+    values = {key: value[8:] for key, value in left.runner.store(left.config, "counts").items()}
+    assert values == {b"a": (3).to_bytes(8, "big")}
+
+
+def test_an_import_is_refused_where_an_instance_has_run_meanwhile(
+    left: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = savepoints._rows
+
+    def meanwhile(*arguments: Any) -> list[PartitionBatch]:
+        left.commit(TopicPartition(left.repartition, 0), 2)
+        return rows(*arguments)
+
+    monkeypatch.setattr(savepoints, "_rows", meanwhile)
+    moved = f"The group {left.name} has committed offset 2 of {left.repartition}-0, and had committed 1 before"
+    assert moved in left.refused()
 
 
 def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdkafka_has_committed(
