@@ -368,6 +368,17 @@ def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdk
     assert clocks.partition_times == {TopicPartition(left.source, 0): 1}
 
 
+def test_an_imported_application_writes_its_changelog_topics_though_a_partition_had_no_records(left: Counting) -> None:
+    left.import_()
+    left.runner.write(left.source, [InputRecord(None, b"b", 3, 1)])  # nobody has committed an offset there
+    config = left.config.overridden({"penstock.changelog.topics": True})
+    query = InlineQuery(left.topology, config, left.runner.admin)
+    query.run_to_end()
+    query.close()
+    last = {row.key: row.value for row in left.runner.read(left.changelog)}
+    assert last == {b"a": (2).to_bytes(8, "big"), b"b": (1).to_bytes(8, "big")}
+
+
 def test_records_between_tasks_are_exported(left: Counting, tmp_path: Path) -> None:
     left.import_()
     saved = str(tmp_path / "saved")
