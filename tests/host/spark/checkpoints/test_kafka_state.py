@@ -28,10 +28,11 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
-from penstock.errors import StreamsError
+from penstock.errors import KafkaError, StreamsError
 from penstock.host.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.savepoint import SavedState
+from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology
@@ -453,6 +454,28 @@ def test_an_import_that_failed_is_reported_and_can_be_repeated(left: Counting, m
     left.import_()
     with pytest.raises(StreamsError, match="A checkpoint already exists"):
         left.import_()
+
+
+def test_a_reset_deletes_nothing_while_instances_run_on_another_host(left: Counting) -> None:
+    left.import_()
+    built = built_topology(left.topology, left.name)
+    consumer = Consumer({"bootstrap.servers": left.runner.bootstrap_servers, "group.id": left.name})
+    consumer.subscribe([left.source])
+    try:
+        assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
+        with pytest.raises(KafkaError, match=r"has 1 member: .* Nothing was deleted"):
+            reset_application(built, left.config, left.runner.admin)
+    finally:
+        consumer.close()
+    assert {left.changelog, left.repartition} <= left.runner.admin.topics().keys()
+    assert checkpoint_of(left.config).read_metadata() is not None
+
+
+def test_a_reset_deletes_the_offsets_together_with_the_changelogs(left: Counting) -> None:
+    left.import_()
+    reset_application(built_topology(left.topology, left.name), left.config, left.runner.admin)
+    assert {left.changelog, left.repartition}.isdisjoint(left.runner.admin.topics())
+    assert left.runner.admin.committed_offsets(left.name, [TopicPartition(left.source, 0)]) == {}
 
 
 def test_an_export_is_refused_where_others_go_on(left: Counting, tmp_path: Path) -> None:
