@@ -161,14 +161,19 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
         handing_over = HandingOver(layout, admin, fetcher, producer, _open_base)
+        inputs = {
+            task: [partition for partition in group if partition.topic not in built.repartition_topics]
+            for task, group in layout.groups.items()
+        }
         states = {
             task: SavedTask(
                 partial(saved.entries, str(task)),
                 saved.clocks(str(task)),
-                {p: saved.position(p) for p in group if p.topic not in built.repartition_topics},
+                {partition: saved.position(partition) for partition in read},
+                {partition: saved.fetched(partition) for partition in read},
                 saved.waiting,
             )
-            for task, group in layout.groups.items()
+            for task, read in inputs.items()
         }
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)

@@ -43,11 +43,13 @@ OpenBase = Callable[[], AbstractContextManager[Base]]
 
 class SavedTask(NamedTuple):
     """The state of one task. entries: opens its stores. positions: the next offset of each partition of brokers that it
-    reads. waiting: returns the records of a partition of a repartition topic that it has not taken, in order."""
+    reads. fetched: of the same partitions, behind the records that it has read and holds back. waiting: returns the
+    records of a partition of a repartition topic that it has not taken, in order."""
 
     entries: Callable[[], AbstractContextManager[Entries]]
     checkpoint: TaskCheckpoint
     positions: Mapping[TopicPartition, int]
+    fetched: Mapping[TopicPartition, int]
     waiting: Callable[[TopicPartition], Iterable[RecordBatch]]
 
 
@@ -64,15 +66,21 @@ class HandingOver:
         self._group = str(layout.config.required("application.id"))
 
     def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
-        """Yield why the state cannot be handed over: a topic is not that of its store, or an instance has gone on."""
+        """Yield why the state cannot be handed over: a topic is not that of its store, or the application has gone
+        on."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
+        fetched = {partition: at for state in states.values() for partition, at in state.fetched.items()}
         for partition, found in sorted(self._admin.committed_offsets(self._group, list(positions)).items()):
-            if found.metadata not in ("", STATE_ELSEWHERE) and found.offset > positions[partition]:
+            if found.metadata == STATE_ELSEWHERE:
+                known, since = fetched[partition], "Spark has gone on since. Take a savepoint of its last commit, or to"
+            else:
+                known, since = positions[partition], "an instance has gone on since. To"
+            if found.metadata and found.offset > known:  # without metadata, a person has set it
                 yield (
                     f"The group {self._group} has read {partition} up to offset {found.offset}, and this state is of "
-                    f"offset {positions[partition]}: an instance has gone on since. To go back to this state, delete "
-                    f"the offsets of the group first: penstock groups delete {self._group}"
+                    f"offset {known}: {since} go back to this state, delete the offsets of the group first: penstock "
+                    f"groups delete {self._group}"
                 )
 
     def write(self, states: Mapping[TaskId, SavedTask]) -> int:

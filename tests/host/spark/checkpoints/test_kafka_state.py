@@ -478,6 +478,24 @@ def test_a_reset_deletes_the_offsets_together_with_the_changelogs(left: Counting
     assert left.runner.admin.committed_offsets(left.name, [TopicPartition(left.source, 0)]) == {}
 
 
+def test_an_export_of_an_older_savepoint_than_spark_has_written_is_refused(left: Counting, tmp_path: Path) -> None:
+    left.import_()
+    saved = str(tmp_path / "saved")
+    savepoints.take(left.config, saved)
+    left.runner.write(left.source, [InputRecord(None, b"b", 3)])
+    query = InlineQuery(left.topology, left.config, left.runner.admin)
+    query.run_to_end()
+    first = TopicPartition(left.source, 0)
+    assert until(lambda: left.runner.admin.committed_offsets(left.name, [first])[first].offset == 3)
+    query.close()
+    gone_on = "this state is of offset 2: Spark has gone on since. Take a savepoint of its last commit"
+    with pytest.raises(StreamsError, match=gone_on):
+        savepoints.export_to_kafka(saved, left.topology, left.config)
+    left.runner.admin.delete_groups([left.name])  # as the error says
+    savepoints.export_to_kafka(saved, left.topology, left.config)
+    assert left.runner.admin.committed_offsets(left.name, [first])[first].offset == 2
+
+
 def test_an_export_is_refused_where_others_go_on(left: Counting, tmp_path: Path) -> None:
     left.import_()
     saved = str(tmp_path / "saved")
