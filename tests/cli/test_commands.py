@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
 from penstock.cli.program import load_program
+from penstock.client.api import OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.host.api import STATE_ELSEWHERE
+from penstock.record import TopicPartition
 from tests.support.commands import Command, Run, penstock
 from tests.support.waiting import until
 
@@ -442,6 +448,21 @@ def test_the_state_of_an_application_is_imported_and_exported(
     assert "wrote 0 records" in run("savepoint", "export", saved, str(program), "--to-kafka").out
     assert run("topics", "delete", changelog).code == 0
     assert "wrote 1 record, and the offsets" in run("savepoint", "export", saved, str(program), "--to-kafka").out
+
+
+def test_a_moved_offset_still_says_that_the_state_is_on_spark(
+    run: Run, embedded_broker: BrokerProcess, unique_name: Callable[[str], str]
+) -> None:
+    name, group = unique_name("t"), unique_name("g")
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    run("topics", "create", name, "-p", "2")
+    config = StreamsConfig({"application.id": group, "bootstrap.servers": embedded_broker.bootstrap_servers})
+    with closing(ConfluentAdmin(config)) as admin:
+        committed = {first: OffsetAndMetadata(0, STATE_ELSEWHERE), second: OffsetAndMetadata(0, "AgAAAaIDuPUC")}
+        admin.commit_offsets(group, committed)
+        assert run("groups", "reset", group, "--topic", name, "--to", "latest").code == 0
+        found = admin.committed_offsets(group, [first, second])
+    assert {partition: each.metadata for partition, each in found.items()} == {first: STATE_ELSEWHERE, second: ""}
 
 
 def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None:
