@@ -25,11 +25,11 @@ from penstock.host.internal_topics import make_internal_topics
 from penstock.host.layout import Layout
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, TopicPartition
+from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
 from penstock.state.api import Base, Entries, StoreBuilder
 from penstock.state.build import changelog_records
 from penstock.state.changelog_format import ChangelogRecord
-from penstock.state.layouts import pack_timestamp
+from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -174,24 +174,83 @@ def _differences(
     """Yield the records that turn the entries of a store that are `there` into those that are `wanted`: deletes first,
     since the last record of duplicates says how they are counted on. records: gives those of entries. scratch: has what
     is compared."""
-    versioned = isinstance(builder.supplier, VersionedBytesStoreSupplier)
-    before, after = f"{builder.name} before", f"{builder.name} after"
-    for side, entries in ((before, there), (after, wanted)):
+    retention_ms = _history_retention_ms(builder)
+    versioned = retention_ms is not None
+    old, new = f"{builder.name} before", f"{builder.name} after"
+    for side, entries in ((old, there), (new, wanted)):
         for chunk in _chunks(records(entries)):
             scratch.apply({side: {_place(each, versioned): _digest(each) for each in chunk}}, b"")
-    if not versioned:  # what a versioned store has no longer has expired
-        kept = scratch.view(after)
-        for place, _ in scratch.view(before).range(None, None, False):
+    if retention_ms is not None:
+        yield from _versions_taken_back(builder.name, records, there, wanted, retention_ms, scratch)
+    else:
+        kept = scratch.view(new)
+        for place, _ in scratch.view(old).range(None, None, False):
             if kept.get(place) is None:
                 yield ChangelogRecord(place, None, now_ms)
     for chunk in _chunks(records(wanted)):
-        known = scratch.view(before).multi_get([_place(each, versioned) for each in chunk])
+        known = scratch.view(old).multi_get([_place(each, versioned) for each in chunk])
         yield from (each for each, digest in zip(chunk, known, strict=True) if digest != _digest(each))
+
+
+def _history_retention_ms(builder: StoreBuilder) -> int | None:
+    """Return how long a versioned store keeps its history, None for a store of another kind."""
+    supplier = builder.supplier
+    return supplier.history_retention_ms if isinstance(supplier, VersionedBytesStoreSupplier) else None
+
+
+def _versions_taken_back(
+    name: str,
+    records: Callable[[Entries], Iterator[ChangelogRecord]],
+    there: Entries,
+    wanted: Entries,
+    retention_ms: int,
+    scratch: Base,
+) -> Iterator[ChangelogRecord]:
+    """Yield the ends of versions that are `there`, and neither in `wanted` nor too old for it: a delete at the very
+    time of a version leaves nothing of it. Raises ProcessorStateError for one in whose place another is wanted: no
+    record makes a store forget a version."""
+    by_key, newest = f"{name} by key", NO_TIMESTAMP
+    for chunk in _chunks(records(wanted)):
+        newest = max(newest, *(_time(each) for each in chunk))
+        scratch.apply({by_key: {_place_by_key(each): _marked(each.value) for each in chunk}}, b"")
+    timeline = scratch.view(by_key)
+    for record in records(there):
+        if _time(record) < newest - retention_ms:
+            continue
+        place = _place_by_key(record)
+        first = place[:-TIMESTAMP_SIZE]
+        found = next(timeline.range(first, after(place), True), None)
+        if found is not None and found[0] == place:
+            continue  # is compared
+        valid = _marked(None) if found is None else found[1]
+        if valid == _marked(record.value):
+            continue
+        if valid != _marked(None):
+            raise ProcessorStateError(
+                f"The changelog of store {name} has a version of key {record.key!r:.100} as of {_time(record)} ms that "
+                "this state does not have, and a changelog cannot take versions back. Delete the topic (penstock "
+                "topics delete) and the state directories of instances in Java, then export again: the export makes "
+                "the topic again."
+            )
+        yield record._replace(value=None)
+
+
+def _place_by_key(record: ChangelogRecord) -> bytes:
+    """Return where a version is in the order of keys and times."""
+    return len(record.key).to_bytes(4, "big") + record.key + pack_timestamp(_time(record))
+
+
+def _marked(value: bytes | None) -> bytes:
+    return b"" if value is None else b"=" + value
+
+
+def _time(record: ChangelogRecord) -> int:
+    return record.timestamp or 0
 
 
 def _place(record: ChangelogRecord, versioned: bool) -> bytes:
     """Return what a later record of the same place replaces `record` by."""
-    return pack_timestamp(record.timestamp or 0) + record.key if versioned else record.key
+    return pack_timestamp(_time(record)) + record.key if versioned else record.key
 
 
 def _digest(record: ChangelogRecord) -> bytes:

@@ -17,6 +17,7 @@ from penstock import (
     Materialized,
     Produced,
     Serdes,
+    Stores,
     StreamsBuilder,
     StreamsConfig,
     Suppressed,
@@ -28,7 +29,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
-from penstock.errors import KafkaError, StreamsError
+from penstock.errors import KafkaError, ProcessorStateError, StreamsError
 from penstock.host.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.savepoint import SavedState
@@ -476,6 +477,62 @@ def test_a_reset_deletes_the_offsets_together_with_the_changelogs(left: Counting
     reset_application(built_topology(left.topology, left.name), left.config, left.runner.admin)
     assert {left.changelog, left.repartition}.isdisjoint(left.runner.admin.topics())
     assert left.runner.admin.committed_offsets(left.name, [TopicPartition(left.source, 0)]) == {}
+
+
+class Prices:
+    """A table that remembers its versions, of which Kafka Streams has kept one, and Spark continues it."""
+
+    def __init__(self, runner: SparkRunner, name: str, source: str) -> None:
+        self.runner, self.name, self.source = runner, name, source
+        runner.create_topics({source: 1, f"{name}-prices-changelog": 1})
+        self.changelog = f"{name}-prices-changelog"
+        serdes = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+        self.config = runner.config(name, serdes)
+        builder = StreamsBuilder()
+        versions = Stores.persistent_versioned_key_value_store("prices", 60_000)
+        builder.table(source, materialized=Materialized.as_(versions)).filter(lambda _, price: price is not None)
+        self.topology = builder.build()
+        runner.write(source, [InputRecord(b"k", b"p", 100)])
+        runner.write(self.changelog, [InputRecord(b"k", b"p", 100)])
+        committed = {TopicPartition(source, 0): OffsetAndMetadata(1, PartitionMetadata(100).encode())}
+        runner.admin.commit_offsets(name, committed)
+
+    def versions(self) -> list[tuple[bytes | None, int]]:
+        return [(row.value, row.timestamp) for row in self.runner.read(self.changelog)]
+
+
+@pytest.fixture
+def prices(spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]) -> Prices:
+    return Prices(spark_runner, application, unique_name("in"))
+
+
+def test_a_version_that_spark_has_deleted_at_its_very_time_is_deleted_in_the_changelog(
+    prices: Prices, tmp_path: Path
+) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    prices.runner.write(prices.source, [InputRecord(b"k", None, 100), InputRecord(b"m", b"q", 200)])
+    query = InlineQuery(prices.topology, prices.config, prices.runner.admin)
+    query.run_to_end()
+    query.close()
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 2
+    assert prices.versions() == [(b"p", 100), (None, 100), (b"q", 200)]
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 0
+
+
+def test_a_changelog_with_later_versions_than_the_state_is_refused_until_it_is_deleted(
+    prices: Prices, tmp_path: Path
+) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    prices.runner.write(prices.changelog, [InputRecord(b"k", b"q", 200)])  # of an instance that has gone on
+    with pytest.raises(ProcessorStateError, match=r"store prices has a version of key b'k' as of 200 ms"):
+        savepoints.export_to_kafka(saved, prices.topology, prices.config)
+    prices.runner.admin.delete_topics([prices.changelog])  # as the error says
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 1
+    assert prices.versions() == [(b"p", 100)]
 
 
 def test_an_export_of_an_older_savepoint_than_spark_has_written_is_refused(left: Counting, tmp_path: Path) -> None:
