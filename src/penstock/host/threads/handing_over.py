@@ -26,10 +26,10 @@ from penstock.host.layout import Layout
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
-from penstock.state.api import Base, Entries, StoreBuilder
+from penstock.state.api import Base, BaseView, Entries, StoreBuilder
 from penstock.state.build import changelog_records
 from penstock.state.changelog_format import ChangelogRecord
-from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp
+from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp, timestamp_of
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -206,38 +206,47 @@ def _versions_taken_back(
     retention_ms: int,
     scratch: Base,
 ) -> Iterator[ChangelogRecord]:
-    """Yield the ends of versions that are `there`, and neither in `wanted` nor too old for it: a delete at the very
-    time of a version leaves nothing of it. Raises ProcessorStateError for one in whose place another is wanted: no
-    record makes a store forget a version."""
-    by_key, newest = f"{name} by key", NO_TIMESTAMP
-    for chunk in _chunks(records(wanted)):
-        newest = max(newest, *(_time(each) for each in chunk))
-        scratch.apply({by_key: {_place_by_key(each): _marked(each.value) for each in chunk}}, b"")
-    timeline = scratch.view(by_key)
+    """Yield the ends of versions that are `there`, and no longer in `wanted`: a delete at the very time of a version
+    leaves nothing of it, and one that is older than the history has expired, though there is no value since. Raises
+    ProcessorStateError for a version in whose place another is wanted: no record makes a store forget a version."""
+    known, right = f"{name} known versions", f"{name} right versions"
+    newest = NO_TIMESTAMP
+    for side, entries in ((known, there), (right, wanted)):
+        newest = NO_TIMESTAMP
+        for chunk in _chunks(records(entries)):
+            newest = max(newest, *map(_time, chunk))
+            versions = {_of_key(each.key, _time(each)): _marked(each.value) for each in chunk}
+            scratch.apply({side: versions}, b"")
+    oldest = newest - retention_ms  # of what is wanted
     for record in records(there):
-        if _time(record) < newest - retention_ms:
-            continue
-        place = _place_by_key(record)
-        first = place[:-TIMESTAMP_SIZE]
-        found = next(timeline.range(first, after(place), True), None)
-        if found is not None and found[0] == place:
-            continue  # is compared
-        valid = _marked(None) if found is None else found[1]
-        if valid == _marked(record.value):
-            continue
-        if valid != _marked(None):
+        time = max(_time(record), oldest)  # what was valid before is not asked for any more
+        if _valid(scratch.view(known), record.key, time)[0] != _time(record):
+            continue  # another one is valid then
+        begin, value = _valid(scratch.view(right), record.key, time)
+        if begin >= _time(record):
+            continue  # written after these, if it is not there
+        if value == _marked(None):
+            if record.value is not None:
+                yield record._replace(value=None, timestamp=time)
+        else:
             raise ProcessorStateError(
                 f"The changelog of store {name} has a version of key {record.key!r:.100} as of {_time(record)} ms that "
                 "this state does not have, and a changelog cannot take versions back. Delete the topic (penstock "
                 "topics delete) and the state directories of instances in Java, then export again: the export makes "
                 "the topic again."
             )
-        yield record._replace(value=None)
 
 
-def _place_by_key(record: ChangelogRecord) -> bytes:
+def _valid(versions: BaseView, key: bytes, time: int) -> tuple[int, bytes]:
+    """Return from when the version is valid (ms) that is valid at `time`, NO_TIMESTAMP for none, and its value as
+    `_marked` gives it."""
+    found = next(versions.range(_of_key(key, 0), after(_of_key(key, time)), True), None)
+    return (NO_TIMESTAMP, _marked(None)) if found is None else (timestamp_of(found[0][-TIMESTAMP_SIZE:]), found[1])
+
+
+def _of_key(key: bytes, time: int) -> bytes:
     """Return where a version is in the order of keys and times."""
-    return len(record.key).to_bytes(4, "big") + record.key + pack_timestamp(_time(record))
+    return len(key).to_bytes(4, "big") + key + pack_timestamp(time)
 
 
 def _marked(value: bytes | None) -> bytes:

@@ -497,6 +497,13 @@ class Prices:
         committed = {TopicPartition(source, 0): OffsetAndMetadata(1, PartitionMetadata(100).encode())}
         runner.admin.commit_offsets(name, committed)
 
+    def run(self, *records: InputRecord) -> None:
+        """Process `records` on Spark."""
+        self.runner.write(self.source, list(records))
+        query = InlineQuery(self.topology, self.config, self.runner.admin)
+        query.run_to_end()
+        query.close()
+
     def versions(self) -> list[tuple[bytes | None, int]]:
         return [(row.value, row.timestamp) for row in self.runner.read(self.changelog)]
 
@@ -510,14 +517,22 @@ def test_a_version_that_spark_has_deleted_at_its_very_time_is_deleted_in_the_cha
     prices: Prices, tmp_path: Path
 ) -> None:
     savepoints.import_from_kafka(prices.topology, prices.config)
-    prices.runner.write(prices.source, [InputRecord(b"k", None, 100), InputRecord(b"m", b"q", 200)])
-    query = InlineQuery(prices.topology, prices.config, prices.runner.admin)
-    query.run_to_end()
-    query.close()
+    prices.run(InputRecord(b"k", None, 100), InputRecord(b"m", b"q", 200))
     saved = str(tmp_path / "saved")
     savepoints.take(prices.config, saved)
     assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 2
     assert prices.versions() == [(b"p", 100), (None, 100), (b"q", 200)]
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 0
+
+
+def test_a_version_whose_end_has_expired_does_not_come_back(prices: Prices, tmp_path: Path) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    # the history of a minute begins at 140,000
+    prices.run(InputRecord(b"k", None, 50_100), InputRecord(b"m", b"s", 200_000), InputRecord(b"k", b"r", 190_000))
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    savepoints.export_to_kafka(saved, prices.topology, prices.config)
+    assert prices.versions() == [(b"p", 100), (None, 140_000), (b"r", 190_000), (b"s", 200_000)]
     assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 0
 
 
