@@ -119,7 +119,7 @@ class HandingOver:
             self._restore(stores, changelogs, there)
             for name, partition in changelogs.items():
                 records = partial(self._records, stores[name], now_ms)
-                for record in _differences(stores[name], records, there, wanted, now_ms, scratch):
+                for record in differences(stores[name], records, there, wanted, now_ms, scratch):
                     yield partition, record
 
     def _records(self, builder: StoreBuilder, now_ms: int, entries: Entries) -> Iterator[ChangelogRecord]:
@@ -163,7 +163,7 @@ class HandingOver:
         self._producer.send(partition.topic, key, value, partition.partition, timestamp, headers)
 
 
-def _differences(
+def differences(
     builder: StoreBuilder,
     records: Callable[[Entries], Iterator[ChangelogRecord]],
     there: Entries,
