@@ -255,6 +255,29 @@ def run_threads(topology: Topology, config: StreamsConfig, is_done: Callable[[],
         raise listening.error
 
 
+def test_another_host_processes_what_a_task_without_state_has_held_back(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    first, second, target = unique_name("first"), unique_name("second"), unique_name("out")
+    spark_runner.create_topics({first: 1, second: 1, target: 1})
+    serdes = {"default.key.serde": Serdes.bytes(), "default.value.serde": Serdes.bytes()}
+    config = spark_runner.config(application, {**serdes, "max.task.idle.ms": 3_600_000, "commit.interval.ms": 50})
+    builder = StreamsBuilder()
+    builder.stream([first, second]).to(target)
+    topology = builder.build()
+    spark_runner.write(first, [InputRecord(b"k", b"early", 1), InputRecord(b"k", b"late", 9)])
+    spark_runner.write(second, [InputRecord(b"k", b"between", 5)])
+    query = InlineQuery(topology, config, spark_runner.admin)
+    query.run_to_end()
+    read = [TopicPartition(first, 0), TopicPartition(second, 0)]
+    assert until(lambda: spark_runner.admin.committed_offsets(application, read).keys() == set(read))
+    query.close()
+    assert [row.value for row in spark_runner.read(target)] == [b"early", b"between"]  # a record of second may come
+    threads = config.overridden({"penstock.checkpoint.dir": str(tmp_path / "no-checkpoint"), "max.task.idle.ms": 0})
+    run_threads(topology, threads, lambda: len(spark_runner.read(target)) > 2)
+    assert [row.value for row in spark_runner.read(target)] == [b"early", b"between", b"late"]
+
+
 # ---------------------------------------- what is refused, and what is between tasks
 
 
