@@ -8,7 +8,7 @@ savepoint is named by its directory: a path, or a URI of a file system that pyar
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -30,7 +30,7 @@ from penstock.host.spark.driver.importing import ImportedTask, check_empty, make
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.takeover import Takeover, members_in_the_way, plan_takeover
+from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
@@ -114,7 +114,7 @@ def import_from_kafka(topology: Topology, config: StreamsConfig | Mapping[str, A
         opened.callback(admin.close)
         opened.callback(fetcher.close)
         layout = layout_of(built, checked, admin.topics())
-        make_checkpoint(built, checked, checkpoint, admin, _imported_tasks(layout, admin, fetcher))
+        make_checkpoint(built, checked, checkpoint, admin, _imported_tasks(layout, admin, fetcher, plan.inputs))
     return plan
 
 
@@ -161,14 +161,19 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
         handing_over = HandingOver(layout, admin, fetcher, producer, _open_base)
+        inputs = {
+            task: [partition for partition in group if partition.topic not in built.repartition_topics]
+            for task, group in layout.groups.items()
+        }
         states = {
             task: SavedTask(
                 partial(saved.entries, str(task)),
                 saved.clocks(str(task)),
-                {p: saved.position(p) for p in group if p.topic not in built.repartition_topics},
+                {partition: saved.position(partition) for partition in read},
+                {partition: saved.fetched(partition) for partition in read},
                 saved.waiting,
             )
-            for task, group in layout.groups.items()
+            for task, read in inputs.items()
         }
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)
@@ -184,9 +189,11 @@ def _open_base() -> Iterator[LmdbBase]:
             base.close()
 
 
-def _imported_tasks(layout: Layout, admin: GroupAdmin, fetcher: Fetcher) -> Iterator[ImportedTask]:
+def _imported_tasks(
+    layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[Input]
+) -> Iterator[ImportedTask]:
     """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
-    it."""
+    it, or other offsets than in `inputs`: the tasks would have the state of different times."""
     with tempfile.TemporaryDirectory(prefix="penstock-import-") as directory:
 
         def open_base(task: TaskId) -> LmdbBase:
@@ -203,12 +210,21 @@ def _imported_tasks(layout: Layout, admin: GroupAdmin, fetcher: Fetcher) -> Iter
             finally:
                 state.base.close()
     name = str(layout.config["application.id"])
-    _check(name, "imported", tuple(members_in_the_way(admin.describe_group(name))))
+    committed = admin.committed_offsets(name, [each.partition for each in inputs])
+    moved = [
+        f"The group {name} has committed offset {committed[each.partition].offset} of {each.partition}, and had "
+        f"committed {each.committed} before: an instance has run meanwhile. Stop all of them, and import again."
+        for each in inputs
+        if each.partition in committed and committed[each.partition].offset != each.committed
+    ]
+    _check(name, "imported", (*members_in_the_way(admin.describe_group(name)), *moved))
 
 
 def _rows(admin: Admin, fetcher: Fetcher, task: TaskId, waiting: Mapping[TopicPartition, int]) -> list[PartitionBatch]:
     """Return the records of repartition topics that a task has not taken; raises StreamsError if they are too many."""
-    ends = admin.end_offsets(list(waiting), read_committed=True)
+    # not the last stable offsets: behind the open transaction of an instance that was killed there may be what others
+    # have committed
+    ends = admin.end_offsets(list(waiting))
     count = sum(ends[partition] - start for partition, start in waiting.items())
     if count > _MOST_WAITING:
         raise StreamsError(

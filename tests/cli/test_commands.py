@@ -6,6 +6,7 @@ import json
 import re
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,11 @@ from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
 from penstock.cli.program import load_program
+from penstock.client.api import OffsetAndMetadata
+from penstock.client.confluent import ConfluentAdmin
+from penstock.config import StreamsConfig
+from penstock.host.api import STATE_ELSEWHERE
+from penstock.record import TopicPartition
 from tests.support.commands import Command, Run, penstock
 from tests.support.waiting import until
 
@@ -346,6 +352,22 @@ def test_describe_shows_the_lines_of_the_program(penstock_here: Run) -> None:
     assert described.count("created at") == described.count("-->") + described.count("Sink: ")
 
 
+def test_describe_answers_in_json(penstock_here: Run, tmp_path: Path) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+    (described,) = json.loads(penstock_here("describe", str(example), "--json").out)["topologies"]
+    assert (described["name"], described["global_stores"]) == ("", [])
+    nodes = {node["name"]: node for part in described["subtopologies"] for node in part["nodes"]}
+    counting = nodes["KSTREAM-AGGREGATE-0000000003"]
+    assert (counting["kind"], counting["stores"]) == ("processor", ["counts-store"])
+    assert counting["line"].startswith(f"{example}:")
+    program = tmp_path / "shop.py"
+    program.write_text(NAMED)
+    answer = json.loads(penstock_here("describe", str(program), "--json").out)
+    assert [each["name"] for each in answer["topologies"]] == ["orders", "returns"]
+    both = penstock_here("describe", str(example), "--json", "--format", "svg")
+    assert (both.code, "cannot be used together with --format" in both.err) == (2, True)
+
+
 def test_describe_draws_the_topology(penstock_here: Run) -> None:
     example = Path(__file__).parents[2] / "examples" / "word_count.py"
     description = load_program(example).topology.describe()
@@ -436,12 +458,35 @@ def test_the_state_of_an_application_is_imported_and_exported(
     imported = run("savepoint", "import", str(program), "--from-kafka")
     assert (imported.code, imported.err) == (0, "")
     assert "stores kept (1 record)" in imported.out
+    elsewhere = str(tmp_path / "elsewhere")
+    asked = "savepoint", "import", str(program), "--from-kafka", "--json", "-c", f"penstock.checkpoint.dir={elsewhere}"
+    answer = json.loads(run(*asked).out)
+    assert (answer["application_id"], answer["checkpoint"]) == (name, elsewhere)
+    assert answer["stores"] == [{"name": "kept", "changelog": changelog, "records": 1}]
+    assert answer["inputs"] == [{"topic": source, "partition": 0, "committed": 1, "end": 1, "time": None}]
     saved = str(tmp_path / "saved")
     assert run("savepoint", "take", str(program), saved).code == 0
     assert run("savepoint", "export", saved, str(program)).code == 2
     assert "wrote 0 records" in run("savepoint", "export", saved, str(program), "--to-kafka").out
     assert run("topics", "delete", changelog).code == 0
     assert "wrote 1 record, and the offsets" in run("savepoint", "export", saved, str(program), "--to-kafka").out
+    exported = run("savepoint", "export", saved, str(program), "--to-kafka", "--json")
+    assert json.loads(exported.out) == {"savepoint": saved, "group": name, "records": 0}
+
+
+def test_a_moved_offset_still_says_that_the_state_is_on_spark(
+    run: Run, embedded_broker: BrokerProcess, unique_name: Callable[[str], str]
+) -> None:
+    name, group = unique_name("t"), unique_name("g")
+    first, second = TopicPartition(name, 0), TopicPartition(name, 1)
+    run("topics", "create", name, "-p", "2")
+    config = StreamsConfig({"application.id": group, "bootstrap.servers": embedded_broker.bootstrap_servers})
+    with closing(ConfluentAdmin(config)) as admin:
+        committed = {first: OffsetAndMetadata(0, STATE_ELSEWHERE), second: OffsetAndMetadata(0, "AgAAAaIDuPUC")}
+        admin.commit_offsets(group, committed)
+        assert run("groups", "reset", group, "--topic", name, "--to", "latest").code == 0
+        found = admin.committed_offsets(group, [first, second])
+    assert {partition: each.metadata for partition, each in found.items()} == {first: STATE_ELSEWHERE, second: ""}
 
 
 def test_topics_are_changed(run: Run, unique_name: Callable[[str], str]) -> None:

@@ -36,7 +36,7 @@ def test_metadata_come_back(time: int, entries: dict[str, int]) -> None:
     assert PartitionMetadata.decode(PartitionMetadata(time, entries).encode()) == PartitionMetadata(time, entries)
 
 
-@pytest.mark.parametrize("text", ["", "garbage!", "AQ==", "Ag==", "BwAAAAAAAAAB", "AgAAAAAAAAABAAAA"])
+@pytest.mark.parametrize("text", ["", "garbage!", "AQ==", "Ag==", "BwAAAAAAAAAB", "AgAAAAAAAAABAAAA", "Ü"])
 def test_what_others_have_written_says_nothing(text: str) -> None:
     assert PartitionMetadata.decode(text) == PartitionMetadata(NO_TIMESTAMP)
 

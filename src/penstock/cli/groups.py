@@ -12,6 +12,7 @@ from penstock.cli.common import AsJson, Settings, out, parsed_time, print_json
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, counted
+from penstock.host.api import STATE_ELSEWHERE
 from penstock.record import TopicPartition
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="List, describe, reset and delete consumer groups.")
@@ -93,7 +94,8 @@ def reset(
                 f"The group {group!r} has {counted(len(members), 'member')}, which would overwrite its positions: "
                 "stop the programs that use it first."
             )
-        admin.commit_offsets(group, {each: OffsetAndMetadata(offset) for each, offset in positions.items()})
+        known = admin.committed_offsets(group, partitions, stable=False)
+        admin.commit_offsets(group, {each: _moved(known.get(each), offset) for each, offset in positions.items()})
     if as_json:
         rows = [{"topic": at.topic, "partition": at.partition, "offset": offset} for at, offset in positions.items()]
         print_json({"group": group, "dry_run": dry_run, "positions": rows})
@@ -135,6 +137,13 @@ def _no_group(name: str) -> KafkaError:
 def _committed(admin: ConfluentAdmin, group: str) -> dict[TopicPartition, OffsetAndMetadata]:
     partitions = [TopicPartition(name, number) for name, count in admin.topics().items() for number in range(count)]
     return admin.committed_offsets(group, partitions, stable=False)
+
+
+def _moved(known: OffsetAndMetadata | None, offset: int) -> OffsetAndMetadata:
+    """Return an offset without the text beside the one before, unless that says that changelog topics are older than
+    the state on Spark: another host must still not go on from them."""
+    stays = known is not None and known.metadata == STATE_ELSEWHERE
+    return OffsetAndMetadata(offset, STATE_ELSEWHERE if stays else "")
 
 
 def _positions(admin: ConfluentAdmin, partitions: list[TopicPartition], to: str) -> dict[TopicPartition, int]:

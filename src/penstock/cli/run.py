@@ -14,7 +14,17 @@ from penstock.application import ApplicationLife
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
-from penstock.cli.common import DEFAULT_PORT, Settings, Verbose, err, out, parsed_settings, set_verbose
+from penstock.cli.common import (
+    DEFAULT_PORT,
+    AsJson,
+    Settings,
+    Verbose,
+    err,
+    out,
+    parsed_settings,
+    print_json,
+    set_verbose,
+)
 from penstock.cli.program import Program, ProgramError, load_program
 from penstock.cli.saved_program import streams_of
 from penstock.client.api import NewTopic
@@ -131,10 +141,16 @@ def describe(
     topology: Annotated[
         str | None, typer.Option("--topology", metavar="NAME", help="One of the named topologies of the program.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Show the topologies of a program in Kafka's text, or draw one."""
+    if as_json and format is not Format.text:
+        raise typer.BadParameter("cannot be used together with --format", param_hint="--json")
     program = load_program(file)
     chosen = program.topologies if topology is None else {topology: program.topology_named(topology)}
+    if as_json:
+        print_json({"topologies": [{"name": name, **each.describe().to_dict()} for name, each in chosen.items()]})
+        return
     if len(chosen) > 1 and format is not Format.text:
         raise ProgramError(f"{file} has several topologies. Draw one of them: --topology {'|'.join(chosen)}.")
     for name, each in chosen.items():

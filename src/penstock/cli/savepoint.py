@@ -12,6 +12,7 @@ from rich.table import Table
 from penstock import savepoints
 from penstock.cli.common import AsJson, Settings, err, out, parsed_settings, print_json
 from penstock.cli.program import Program, load_program
+from penstock.cli.takeover import taken_over
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
 from penstock.host.spark.checkpoints.savepoint import SavepointDescription
@@ -118,10 +119,14 @@ def inspect(savepoint: Directory, as_json: AsJson = False) -> None:
 def drop(
     application: Where,
     store: Annotated[str, typer.Argument(metavar="STORE", help="A store that the program no longer has.")],
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Delete the state of a store that the program no longer has."""
     savepoints.drop(_application(application, config), store)
+    if as_json:
+        print_json({"dropped": [store]})
+        return
     out.print(f"Dropped the state of store {store}.")
 
 
@@ -136,6 +141,7 @@ def import_state(
     from_kafka: Annotated[
         bool, typer.Option("--from-kafka", help="Take the offsets of the group and the changelog topics.")
     ] = False,
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Create the checkpoint of a program from the offsets and changelog topics of a Kafka Streams application; the next
@@ -145,6 +151,10 @@ def import_state(
     program = load_program(file)
     checked = program.configured(parsed_settings(config))
     taken = savepoints.import_from_kafka(program.topology, checked)
+    if as_json:
+        checkpoint = checked.checkpoint_directory()
+        print_json({"application_id": checked["application.id"], "checkpoint": checkpoint, **taken_over(taken)})
+        return
     for warning in taken.warnings:
         err.print(warning, markup=False)
     stores = ", ".join(f"{store.name} ({counted(store.records, 'record')})" for store in taken.stores) or "none"
@@ -158,6 +168,7 @@ def export_state(
     to_kafka: Annotated[
         bool, typer.Option("--to-kafka", help="Write the offsets of the group and the changelog topics.")
     ] = False,
+    as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
     """Write the state of a savepoint to Kafka, so that Kafka Streams continues from there."""
@@ -167,6 +178,9 @@ def export_state(
     checked = program.configured(parsed_settings(config))
     written = savepoints.export_to_kafka(savepoint, program.topology, checked)
     group = checked["application.id"]
+    if as_json:
+        print_json({"savepoint": savepoint, "group": group, "records": written})
+        return
     out.print(f"Exported {savepoint}: wrote {counted(written, 'record')}, and the offsets of the group {group}.")
 
 

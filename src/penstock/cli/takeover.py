@@ -65,6 +65,14 @@ def _as_json(plan: Takeover, removed: Sequence[GroupMember]) -> dict[str, Any]:
             "state": group.state,
             "members": _members(group.members),
         },
+        **taken_over(plan),
+        "obstacles": list(plan.obstacles),
+    }
+
+
+def taken_over(plan: Takeover) -> dict[str, Any]:
+    """Return offsets, stores and warnings of a takeover for programs."""
+    return {
         "inputs": [
             {
                 "topic": each.partition.topic,
@@ -76,7 +84,6 @@ def _as_json(plan: Takeover, removed: Sequence[GroupMember]) -> dict[str, Any]:
             for each in plan.inputs
         ],
         "stores": [each._asdict() for each in plan.stores],
-        "obstacles": list(plan.obstacles),
         "warnings": list(plan.warnings),
     }
 

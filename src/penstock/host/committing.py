@@ -5,7 +5,6 @@ ProcessorMetadata)."""
 from __future__ import annotations
 
 import base64
-import binascii
 import struct
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -53,7 +52,7 @@ class PartitionMetadata(NamedTuple):
         """Return the metadata in `text`; as in Kafka Streams, empty metadata for a text in another format."""
         try:
             return _decoded(base64.b64decode(text, validate=True))
-        except (binascii.Error, struct.error, UnicodeDecodeError):
+        except (ValueError, struct.error):  # not Base64, not even ASCII, or not UTF-8 within
             return PartitionMetadata()
 
 

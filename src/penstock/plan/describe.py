@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import Any
 
 from penstock import notebook
 from penstock.plan import picture
@@ -135,6 +136,19 @@ class TopologyDescription:
         head, end, rest = str(node).partition("\n")
         return f"{head}{made_at(self.lines.get(node.name))}{end}{rest}"
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as plain data, and with each node the line of the program that made it, if known."""
+        return {
+            kind: [
+                {
+                    "id": part.id,
+                    "nodes": [{**node_fields(node), "line": self.lines.get(node.name)} for node in part.nodes],
+                }
+                for part in parts
+            ]
+            for kind, parts in (("subtopologies", self.subtopologies), ("global_stores", self.global_stores))
+        }
+
     def to_mermaid(self) -> str:
         """Return the picture of the topology as a mermaid flowchart, for Markdown pages."""
         return picture.mermaid(self._graph)
@@ -252,6 +266,21 @@ def _describe(node: NodeSpec, predecessors: Iterable[str], successors: Iterable[
 
 def _parents(node: NodeSpec) -> tuple[str, ...]:
     return () if isinstance(node, SourceSpec) else node.parents
+
+
+def node_fields(node: NodeDescription) -> dict[str, Any]:
+    """Return a node as plain data."""
+    match node:
+        case SourceDescription():
+            ends = {"successors": list(node.successors)}
+            own = {"topics": list(node.topics), "topic_pattern": node.topic_pattern}
+            return {"name": node.name, "kind": "source", **own, **ends}
+        case ProcessorDescription():
+            ends = {"predecessors": list(node.predecessors), "successors": list(node.successors)}
+            return {"name": node.name, "kind": "processor", "stores": list(node.stores), **ends}
+        case SinkDescription():
+            ends = {"predecessors": list(node.predecessors)}
+            return {"name": node.name, "kind": "sink", "topic": node.target, **ends}
 
 
 def _names(names: tuple[str, ...]) -> str:

@@ -24,24 +24,26 @@ class ChangelogStamp:
     """What a base holds.
 
     layouts: of its stores by name. offsets: of each changelog partition the next offset to be applied.
-    processor_metadata: what stores and processors remember besides entries.
+    processor_metadata: what stores and processors remember besides entries. topic_ids: of the topics that the offsets
+    belong to, where brokers give ids.
     """
 
     layouts: Mapping[str, str] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the stamp as bytes, the same for the same content."""
         offsets = sorted([*partition, offset] for partition, offset in self.offsets.items())
-        content = [self.layouts, offsets, self.processor_metadata]
+        content = [self.layouts, offsets, self.processor_metadata, self.topic_ids]
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
     def decode(data: bytes) -> ChangelogStamp:
         """Return the stamp that `data` was made from."""
-        layouts, offsets, processor_metadata = orjson.loads(data)
-        return ChangelogStamp(layouts, {TopicPartition(t, p): offset for t, p, offset in offsets}, processor_metadata)
+        layouts, offsets, *rest = orjson.loads(data)  # earlier versions had no ids
+        return ChangelogStamp(layouts, {TopicPartition(t, p): offset for t, p, offset in offsets}, *rest)
 
 
 _PARTIAL = ChangelogStamp().encode()
@@ -79,11 +81,12 @@ class ChangelogCopy:
         self._offsets = dict(found.offsets)
         self._metadata = dict(found.processor_metadata)
         self._before = found.processor_metadata
+        self._topic_ids = dict(found.topic_ids)
 
     @property
     def stamp(self) -> ChangelogStamp:
         """What the base holds now."""
-        return ChangelogStamp(self._layouts, dict(self._offsets), dict(self._metadata))
+        return ChangelogStamp(self._layouts, dict(self._offsets), dict(self._metadata), dict(self._topic_ids))
 
     @property
     def restored_metadata(self) -> dict[str, int]:
@@ -123,6 +126,13 @@ class ChangelogCopy:
         self._offsets.clear()
         self._metadata.clear()
         self._before = {}
+
+    def continue_with(self, topic_ids: Mapping[str, str]) -> None:
+        """Go on with the topics that have these ids now. A copy is emptied if one of its topics was deleted and created
+        again: the records at the offsets behind it do not belong to it, however many there are."""
+        if any(topic_ids.get(topic, known) != known for topic, known in self._topic_ids.items()):
+            self.clear()
+        self._topic_ids.update(topic_ids)
 
     def apply(self, store: str, batch: RecordBatch, next_offset: int) -> None:
         """Apply records of the changelog of `store`, after which `next_offset` is next.

@@ -22,10 +22,10 @@ from penstock.plan.describe import (
     GlobalStoreDescription,
     NodeDescription,
     ProcessorDescription,
-    SinkDescription,
     SourceDescription,
     SubtopologyDescription,
     TopologyDescription,
+    node_fields,
 )
 from penstock.plan.internal_topics import full_name
 from penstock.plan.subtopology import TaskId
@@ -191,7 +191,7 @@ class Topologies:
         shown = (
             None if serdes is None else {"key": self._serde("key", serdes[0]), "value": self._serde("value", serdes[1])}
         )
-        return {**_described_node(node), "line": description.lines.get(node.name), "serdes": shown}
+        return {**node_fields(node), "line": description.lines.get(node.name), "serdes": shown}
 
     def tapped(self, topology: str, node: str) -> list[Answer] | None:
         """Return the last records that have reached a node, the newest first, with short texts for keys and values;
@@ -239,29 +239,6 @@ def store_users(description: TopologyDescription) -> Mapping[str, list[str]]:
 
 def _parts(description: TopologyDescription) -> tuple[SubtopologyDescription | GlobalStoreDescription, ...]:
     return (*description.subtopologies, *description.global_stores)
-
-
-def _kind(node: NodeDescription) -> str:
-    match node:
-        case SourceDescription():
-            return "source"
-        case ProcessorDescription():
-            return "processor"
-        case SinkDescription():
-            return "sink"
-
-
-def _described_node(node: NodeDescription) -> Answer:
-    named = {"name": node.name, "kind": _kind(node)}
-    match node:
-        case SourceDescription():
-            own: Answer = {"topics": list(node.topics), "topic_pattern": node.topic_pattern}
-            return {**named, **own, "successors": list(node.successors)}
-        case ProcessorDescription():
-            ends = {"predecessors": list(node.predecessors), "successors": list(node.successors)}
-            return {**named, "stores": list(node.stores), **ends}
-        case SinkDescription():
-            return {**named, "topic": node.target, "predecessors": list(node.predecessors)}
 
 
 def _tapped(record: TappedRecord) -> Answer:

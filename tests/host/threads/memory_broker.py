@@ -48,6 +48,9 @@ class MemoryBroker:
 
     # ---------------------------------------- Admin
 
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        return {}  # as brokers before 2.8
+
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)
 

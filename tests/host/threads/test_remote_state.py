@@ -7,7 +7,7 @@ import logging
 import random
 import shutil
 import signal
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -431,6 +431,9 @@ class Idle:
 
     def __init__(self) -> None:
         self.assigned: dict[TopicPartition, int] = {}
+
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        return {}
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(partitions, 0)

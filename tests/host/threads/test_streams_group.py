@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer
 from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
@@ -20,6 +21,7 @@ from penstock.errors import TaskMigratedError, TopologyError, UnsupportedVersion
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
 from penstock.host.threads.streams_group import StreamsProtocol, encode_topology
@@ -354,10 +356,10 @@ def test_members_share_the_tasks_commit_and_take_over(group: Group) -> None:
         assert isinstance(failed.error, TopologyError)
 
 
-def test_a_group_is_described_and_is_in_the_way_of_a_takeover(group: Group) -> None:
+def test_a_group_is_in_the_way_of_a_takeover_as_long_as_it_has_members(group: Group) -> None:
     instance = group.instance("p")
     instance.has(4)
-    admin = ConfluentAdmin(group.config)
+    admin = GroupAdmin(group.config)
     described = admin.describe_group(group.name)
     [member] = described.members
     assert (described.group_type, described.state) == ("Streams", "Stable")
@@ -365,8 +367,18 @@ def test_a_group_is_described_and_is_in_the_way_of_a_takeover(group: Group) -> N
     assert "has 1 member" in "".join(members_in_the_way(described))
     instance.membership.leave()
     assert until(lambda: not admin.describe_group(group.name).members)
-    assert "is of the type streams" in "".join(members_in_the_way(admin.describe_group(group.name)))
-    admin.close()
+    empty = admin.describe_group(group.name)
+    assert (empty.group_type, list(members_in_the_way(empty))) == ("Streams", [])
+    first = TopicPartition(group.topic, 0)
+    admin.commit_offsets(group.name, {first: OffsetAndMetadata(0, "text")})  # as Spark and an export do
+    classic = Consumer({"bootstrap.servers": group.servers, "group.id": group.name})
+    try:
+        classic.subscribe([group.topic])
+        assert until(lambda: classic.poll(0.1) is not None or bool(classic.assignment()))
+        assert admin.committed_offsets(group.name, [first]) == {first: OffsetAndMetadata(0, "text")}
+    finally:
+        classic.close()
+        admin.close()
 
 
 def test_a_member_that_is_removed_hears_of_it_and_joins_again(group: Group) -> None:

@@ -64,10 +64,13 @@ class Counting:
         assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
         return consumer
 
-    def built(self) -> BuiltTopology:
+    def built(self, windowed: bool = True) -> BuiltTopology:
         builder = StreamsBuilder()
-        windows = TimeWindows.of_size_with_no_grace(10)
-        builder.stream(self.source).group_by_key().windowed_by(windows).count(Materialized.as_("counts"))
+        grouped = builder.stream(self.source).group_by_key()
+        if windowed:
+            grouped.windowed_by(TimeWindows.of_size_with_no_grace(10)).count(Materialized.as_("counts"))
+        else:
+            grouped.count(Materialized.as_("counts"))
         return built_topology(builder.build(), self.name)
 
     def plan(self) -> Takeover:
@@ -105,6 +108,51 @@ def test_a_first_start_takes_over_nothing(counting: Counting) -> None:
     found = counting.plan()
     assert (found.stores, found.obstacles) == ((), ())
     assert ["this is the first start" in warning for warning in found.warnings] == [True]
+
+
+def test_state_without_the_offsets_that_belong_to_it_is_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.source, b"a")
+    assert counting.plan().obstacles == ()
+    counting.write(counting.changelog, b"a" + bytes(12))
+    [obstacle] = counting.plan().obstacles
+    committed = f"The group {counting.name} has committed no offset of {counting.first}, but {counting.changelog}-0 has"
+    assert committed in obstacle
+    assert "penstock groups reset" in obstacle
+    counting.admin.commit_offsets(counting.name, {counting.second: OffsetAndMetadata(0)})
+    assert counting.plan().obstacles == (obstacle,)  # another task's offset says nothing of this one
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
+    assert counting.plan().obstacles == ()
+
+
+def test_a_changelog_that_has_lost_records_otherwise_than_by_compaction_is_an_obstacle(counting: Counting) -> None:
+    first = TopicPartition(counting.changelog, 0)
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.changelog, b"a", b"b")
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
+    counting.admin.delete_records({first: 1})
+    [obstacle] = plan_takeover(counting.built(windowed=False), counting.config).obstacles
+    assert f"Store counts would be incomplete: {first} begins at offset 1" in obstacle
+
+
+def test_a_changelog_of_windows_may_have_lost_its_first_records(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    counting.write(counting.changelog, b"a" + bytes(12), b"b" + bytes(12))
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0)})
+    counting.admin.delete_records({TopicPartition(counting.changelog, 0): 1})
+    assert counting.plan().obstacles == ()
+
+
+def test_partitions_that_another_task_has_the_state_of_are_an_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    text = PartitionMetadata(5, {"penstock.task": 1}).encode()
+    counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(0, text)})
+    [obstacle] = counting.plan().obstacles
+    assert f"{counting.first} from task 0_1 to 0_0" in obstacle
 
 
 def test_a_missing_topic_is_an_obstacle(counting: Counting) -> None:
@@ -171,6 +219,18 @@ def test_stores_of_other_names_and_offsets_of_other_topics_are_obstacles(countin
     assert f"committed offset 7 of {counting.first}, which has the offsets 0 to 0" in offset
     assert f"Topic {counting.name}-other-changelog is of a store that this topology does not have" in other
     assert f"Store counts has no changelog: there is no topic {counting.changelog}" in missing
+
+
+def test_topics_of_another_application_whose_id_begins_in_the_same_way_are_no_obstacle(counting: Counting) -> None:
+    counting.make(counting.source)
+    counting.make(counting.changelog)
+    other = f"{counting.name}-eu"
+    counting.make(f"{other}-sums-changelog")
+    [obstacle] = counting.plan().obstacles
+    assert f"another application whose application.id begins with {counting.name}- uses the topic" in obstacle
+    counting.admin.commit_offsets(other, {counting.first: OffsetAndMetadata(0)})
+    assert counting.plan().obstacles == ()
+    assert counting.changes() == []
 
 
 def test_changelogs_of_another_number_of_partitions_are_an_obstacle(counting: Counting) -> None:

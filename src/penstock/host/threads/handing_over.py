@@ -25,11 +25,11 @@ from penstock.host.internal_topics import make_internal_topics
 from penstock.host.layout import Layout
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, TopicPartition
-from penstock.state.api import Base, Entries, StoreBuilder
+from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
+from penstock.state.api import Base, BaseView, Entries, StoreBuilder
 from penstock.state.build import changelog_records
 from penstock.state.changelog_format import ChangelogRecord
-from penstock.state.layouts import pack_timestamp
+from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp, timestamp_of
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -43,11 +43,13 @@ OpenBase = Callable[[], AbstractContextManager[Base]]
 
 class SavedTask(NamedTuple):
     """The state of one task. entries: opens its stores. positions: the next offset of each partition of brokers that it
-    reads. waiting: returns the records of a partition of a repartition topic that it has not taken, in order."""
+    reads. fetched: of the same partitions, behind the records that it has read and holds back. waiting: returns the
+    records of a partition of a repartition topic that it has not taken, in order."""
 
     entries: Callable[[], AbstractContextManager[Entries]]
     checkpoint: TaskCheckpoint
     positions: Mapping[TopicPartition, int]
+    fetched: Mapping[TopicPartition, int]
     waiting: Callable[[TopicPartition], Iterable[RecordBatch]]
 
 
@@ -64,15 +66,21 @@ class HandingOver:
         self._group = str(layout.config.required("application.id"))
 
     def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
-        """Yield why the state cannot be handed over: a topic is not that of its store, or an instance has gone on."""
+        """Yield why the state cannot be handed over: a topic is not that of its store, or the application has gone
+        on."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
+        fetched = {partition: at for state in states.values() for partition, at in state.fetched.items()}
         for partition, found in sorted(self._admin.committed_offsets(self._group, list(positions)).items()):
-            if found.metadata not in ("", STATE_ELSEWHERE) and found.offset > positions[partition]:
+            if found.metadata == STATE_ELSEWHERE:
+                known, since = fetched[partition], "Spark has gone on since. Take a savepoint of its last commit, or to"
+            else:
+                known, since = positions[partition], "an instance has gone on since. To"
+            if found.metadata and found.offset > known:  # without metadata, a person has set it
                 yield (
                     f"The group {self._group} has read {partition} up to offset {found.offset}, and this state is of "
-                    f"offset {positions[partition]}: an instance has gone on since. To go back to this state, delete "
-                    f"the offsets of the group first: penstock groups delete {self._group}"
+                    f"offset {known}: {since} go back to this state, delete the offsets of the group first: penstock "
+                    f"groups delete {self._group}"
                 )
 
     def write(self, states: Mapping[TaskId, SavedTask]) -> int:
@@ -111,7 +119,7 @@ class HandingOver:
             self._restore(stores, changelogs, there)
             for name, partition in changelogs.items():
                 records = partial(self._records, stores[name], now_ms)
-                for record in _differences(stores[name], records, there, wanted, now_ms, scratch):
+                for record in differences(stores[name], records, there, wanted, now_ms, scratch):
                     yield partition, record
 
     def _records(self, builder: StoreBuilder, now_ms: int, entries: Entries) -> Iterator[ChangelogRecord]:
@@ -155,7 +163,7 @@ class HandingOver:
         self._producer.send(partition.topic, key, value, partition.partition, timestamp, headers)
 
 
-def _differences(
+def differences(
     builder: StoreBuilder,
     records: Callable[[Entries], Iterator[ChangelogRecord]],
     there: Entries,
@@ -166,24 +174,92 @@ def _differences(
     """Yield the records that turn the entries of a store that are `there` into those that are `wanted`: deletes first,
     since the last record of duplicates says how they are counted on. records: gives those of entries. scratch: has what
     is compared."""
-    versioned = isinstance(builder.supplier, VersionedBytesStoreSupplier)
-    before, after = f"{builder.name} before", f"{builder.name} after"
-    for side, entries in ((before, there), (after, wanted)):
+    retention_ms = _history_retention_ms(builder)
+    versioned = retention_ms is not None
+    old, new = f"{builder.name} before", f"{builder.name} after"
+    for side, entries in ((old, there), (new, wanted)):
         for chunk in _chunks(records(entries)):
             scratch.apply({side: {_place(each, versioned): _digest(each) for each in chunk}}, b"")
-    if not versioned:  # what a versioned store has no longer has expired
-        kept = scratch.view(after)
-        for place, _ in scratch.view(before).range(None, None, False):
+    if retention_ms is not None:
+        yield from _versions_taken_back(builder.name, records, there, wanted, retention_ms, scratch)
+    else:
+        kept = scratch.view(new)
+        for place, _ in scratch.view(old).range(None, None, False):
             if kept.get(place) is None:
                 yield ChangelogRecord(place, None, now_ms)
     for chunk in _chunks(records(wanted)):
-        known = scratch.view(before).multi_get([_place(each, versioned) for each in chunk])
+        known = scratch.view(old).multi_get([_place(each, versioned) for each in chunk])
         yield from (each for each, digest in zip(chunk, known, strict=True) if digest != _digest(each))
+
+
+def _history_retention_ms(builder: StoreBuilder) -> int | None:
+    """Return how long a versioned store keeps its history, None for a store of another kind."""
+    supplier = builder.supplier
+    return supplier.history_retention_ms if isinstance(supplier, VersionedBytesStoreSupplier) else None
+
+
+def _versions_taken_back(
+    name: str,
+    records: Callable[[Entries], Iterator[ChangelogRecord]],
+    there: Entries,
+    wanted: Entries,
+    retention_ms: int,
+    scratch: Base,
+) -> Iterator[ChangelogRecord]:
+    """Yield the ends of versions that are `there`, and no longer in `wanted`: a delete at the very time of a version
+    leaves nothing of it, and one that is older than the history has expired, though there is no value since. Raises
+    ProcessorStateError for a version in whose place another is wanted: no record makes a store forget a version."""
+    known, right = f"{name} known versions", f"{name} right versions"
+    newest = NO_TIMESTAMP
+    for side, entries in ((known, there), (right, wanted)):
+        newest = NO_TIMESTAMP
+        for chunk in _chunks(records(entries)):
+            newest = max(newest, *map(_time, chunk))
+            versions = {_of_key(each.key, _time(each)): _marked(each.value) for each in chunk}
+            scratch.apply({side: versions}, b"")
+    oldest = newest - retention_ms  # of what is wanted
+    for record in records(there):
+        time = max(_time(record), oldest)  # what was valid before is not asked for any more
+        if _valid(scratch.view(known), record.key, time)[0] != _time(record):
+            continue  # another one is valid then
+        begin, value = _valid(scratch.view(right), record.key, time)
+        if begin >= _time(record):
+            continue  # written after these, if it is not there
+        if value == _marked(None):
+            if record.value is not None:
+                yield record._replace(value=None, timestamp=time)
+        else:
+            raise ProcessorStateError(
+                f"The changelog of store {name} has a version of key {record.key!r:.100} as of {_time(record)} ms that "
+                "this state does not have, and a changelog cannot take versions back. Delete the topic (penstock "
+                "topics delete) and the state directories of instances in Java, then export again: the export makes "
+                "the topic again."
+            )
+
+
+def _valid(versions: BaseView, key: bytes, time: int) -> tuple[int, bytes]:
+    """Return from when the version is valid (ms) that is valid at `time`, NO_TIMESTAMP for none, and its value as
+    `_marked` gives it."""
+    found = next(versions.range(_of_key(key, 0), after(_of_key(key, time)), True), None)
+    return (NO_TIMESTAMP, _marked(None)) if found is None else (timestamp_of(found[0][-TIMESTAMP_SIZE:]), found[1])
+
+
+def _of_key(key: bytes, time: int) -> bytes:
+    """Return where a version is in the order of keys and times."""
+    return len(key).to_bytes(4, "big") + key + pack_timestamp(time)
+
+
+def _marked(value: bytes | None) -> bytes:
+    return b"" if value is None else b"=" + value
+
+
+def _time(record: ChangelogRecord) -> int:
+    return record.timestamp or 0
 
 
 def _place(record: ChangelogRecord, versioned: bool) -> bytes:
     """Return what a later record of the same place replaces `record` by."""
-    return pack_timestamp(record.timestamp or 0) + record.key if versioned else record.key
+    return pack_timestamp(_time(record)) + record.key if versioned else record.key
 
 
 def _digest(record: ChangelogRecord) -> bytes:

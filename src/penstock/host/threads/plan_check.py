@@ -31,11 +31,13 @@ def refused_plan(
         topics: the number of partitions of each topic that exists.
         committed: the offsets of the group, at least those of `partitions_with_state`.
     """
-    moved = _moved(layout, committed)
+    moved = moved_partitions(layout, committed)
     return moved if moved is not None else next(iter(wrong_partitions(layout, topics)), None)
 
 
-def _moved(layout: Layout, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
+def moved_partitions(layout: Layout, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
+    """Return that partitions would have other tasks than those with the state of their keys, None if none would; see
+    `refused_plan`."""
     asked = [partition for partition in partitions_with_state(layout) if partition in committed]
     before = {p: committed_task(layout.readers[p].subtopology, p, committed[p]) for p in asked}
     moved = [partition for partition in asked if before[partition] != layout.readers[partition]]

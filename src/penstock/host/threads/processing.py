@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
@@ -483,7 +484,7 @@ class ActiveStreamTask:
         known = {**self._positions_now(), **ends}
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
-        self._stamp = ChangelogStamp(self._stamp.layouts, offsets, dict(self._metadata))
+        self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=dict(self._metadata))
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
         self._committed = self._positions_now()
@@ -570,7 +571,7 @@ class GlobalTask:
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes to the base."""
         metadata = dict(self._task.processor_metadata)
-        self._stamp = ChangelogStamp(self._stamp.layouts, dict(self._positions), metadata)
+        self._stamp = replace(self._stamp, offsets=dict(self._positions), processor_metadata=metadata)
         self._task.committed(self._changes, self._stamp.encode())
         return v.Applied(GLOBAL_TASK, None)
 

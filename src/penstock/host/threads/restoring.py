@@ -126,6 +126,7 @@ class StateOpener:
     def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> OpenedState:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
         copy = standby or ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
+        copy.continue_with(self._admin.topic_ids({partition.topic for partition in changelogs.values()}))
         committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
         if changelogs:
             check_task(task, committed)
@@ -237,6 +238,7 @@ class StateOpener:
         partitions = self._layout.global_partitions
         begins = self._admin.beginning_offsets(partitions)
         ends = self._admin.end_offsets(partitions, read_committed=True)
+        copy.continue_with(self._admin.topic_ids({partition.topic for partition in partitions}))
         known = copy.stamp.offsets
         if any(not begins[p] <= offset <= ends[p] for p, offset in known.items() if p in ends):
             copy.clear()

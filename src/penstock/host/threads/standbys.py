@@ -219,8 +219,11 @@ class Standbys:
         if new := self._unread - self._filling.keys():
             changelogs = {task: self._layout.followed_changelogs(task) for task in new}
             partitions = [partition for each in changelogs.values() for partition in each.values()]
+            ids = self._admin.topic_ids({partition.topic for partition in partitions})
             begins, ends = self._admin.beginning_offsets(partitions), self._admin.end_offsets(partitions)
             for task, each in sorted(changelogs.items()):
+                of_task = {partition.topic for partition in each.values()}
+                self._copies[task].continue_with({topic: id for topic, id in ids.items() if topic in of_task})
                 empty_if_outside(self._copies[task], each, begins, ends)
                 self._filling[task] = self._fill(task, self._copies[task], begins, ends), begins
         for task in self._filled():

@@ -8,8 +8,8 @@ other program.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
@@ -20,20 +20,23 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
 from penstock.host.committing import PartitionMetadata, check_has_state
-from penstock.host.internal_topics import wrong_partitions
-from penstock.host.layout import Layout, layout_of
+from penstock.host.internal_topics import internal_topics, wrong_partitions
+from penstock.host.layout import Layout, layout_of, own_topics
 from penstock.host.threads.clients import GroupAdmin
+from penstock.host.threads.plan_check import moved_partitions
 from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
 from penstock.state.api import StoreBuilder
 from penstock.state.build import store_serde
+from penstock.state.changelog_format import RecordBufferFormat
 from penstock.state.layouts import SESSION_SUFFIX_SIZE, WINDOW_SUFFIX_SIZE
 from penstock.state.memory import MemoryBase
 from penstock.state.suppliers import (
     KeyValueBytesStoreSupplier,
     LruMapBytesStoreSupplier,
     SessionBytesStoreSupplier,
+    TimeOrderedKeyValueBytesStoreSupplier,
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
@@ -107,7 +110,8 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         except UnstableOffsetCommitError:
             waiting = f"A transaction of the group {group} is open: wait for it, or see `penstock transactions list`."
             return replace(found, obstacles=(*found.obstacles, waiting))
-        return _Inspection(layout, topics, admin, fetcher, committed).completed(found)
+        others = _other_topics(admin, layout, topics)
+        return _Inspection(layout, topics, admin, fetcher, committed).completed(found, others)
 
 
 def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[GroupMember, ...]:
@@ -159,11 +163,6 @@ def members_in_the_way(group: GroupDescription) -> Iterator[str]:
             "the application that they are of. A member that did not leave stays in the group until its "
             "session.timeout.ms has passed, or until `penstock takeover --force` removes it."
         )
-    elif group.group_type.lower() == "streams":
-        yield (
-            f"The group {group.group_id} is of the type streams (group.protocol=streams), which other members cannot "
-            "join. Save its offsets (penstock groups describe), delete the group, and set them again."
-        )
 
 
 def _clients(members: Iterable[GroupMember]) -> str:
@@ -183,33 +182,42 @@ def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
 
     It looks at names and partitions, not at records. Raises KafkaError if brokers do not answer.
     """
-    admin = ConfluentAdmin(config)
-    try:
+    with closing(ConfluentAdmin(config)) as admin:
         topics = admin.topics()
-    finally:
-        admin.close()
-    try:
-        layout = layout_of(built, config, topics)
-    except StreamsError as error:
-        return [f"REFUSED: {error}"]
-    if wrong := list(wrong_partitions(layout, topics)):
-        return [f"REFUSED: {reason}" for reason in wrong]
+        try:
+            layout = layout_of(built, config, topics)
+        except StreamsError as error:
+            return [f"REFUSED: {error}"]
+        if wrong := list(wrong_partitions(layout, topics)):
+            return [f"REFUSED: {reason}" for reason in wrong]
+        others = _other_topics(admin, layout, topics)
     stores = {store: place.topic for task in sorted(layout.groups) for store, place in layout.changelogs(task).items()}
-    own = {*built.repartition_topics, *stores.values()}
     started = [f"store {store} is new and starts empty" for store, topic in stores.items() if topic not in topics]
     created = [f"topic {topic} is new" for topic in sorted(built.repartition_topics.keys() - topics.keys())]
-    left = [
-        f"topic {topic} is not of this program; it is kept"
-        for topic in internal_topics_of(str(config.required("application.id")), topics)
-        if topic not in own
-    ]
+    left = [f"topic {topic} is not of this program; it is kept" for topic in others]
     kept = [f"store {store} keeps its state" for store, topic in stores.items() if topic in topics]
     return [*kept, *started, *created, *left] if started or created or left else []
 
 
-def internal_topics_of(application_id: str, topics: Iterable[str]) -> list[str]:
-    """Return those of some topics whose names are of internal topics of an application."""
-    return sorted(each for each in topics if each.startswith(f"{application_id}-") and each.endswith(_INTERNAL))
+def _other_topics(admin: ConfluentAdmin, layout: Layout, topics: Iterable[str]) -> list[str]:
+    """Return the internal topics of the application of `layout` that its topology does not have.
+
+    Names alone do not tell the topics of `shop` from those of `shop-eu`. So those of an application that has a group of
+    its own are left out.
+    """
+    name = str(layout.config.required("application.id"))
+    own = own_topics(layout.topology) | source_topics(layout.topology)
+    named = [topic for topic in topics if topic not in own and _is_internal(topic, name)]
+    if not named:
+        return []
+    longer = [group.group_id for group in admin.groups() if group.group_id.startswith(f"{name}-")]
+    return sorted(topic for topic in named if not any(_is_internal(topic, other) for other in longer))
+
+
+def _is_internal(topic: str, application_id: str) -> bool:
+    """Return whether `topic` has the name of an internal topic of an application."""
+    prefix = f"{application_id}-"
+    return topic.startswith(prefix) and topic.removeprefix(prefix).endswith(_INTERNAL)
 
 
 class _Inspection:
@@ -230,17 +238,21 @@ class _Inspection:
         self._committed = committed
         self._group = str(layout.config["application.id"])
 
-    def completed(self, found: Takeover) -> Takeover:
-        """Return `found` with inputs and stores, and what is in their way."""
+    def completed(self, found: Takeover, others: Sequence[str]) -> Takeover:
+        """Return `found` with inputs and stores, and what is in their way. others: internal topics of the application
+        that this topology does not have."""
         inputs = [partition for partition in sorted(self._layout.readers) if partition.topic in self._topics]
         begins, ends = self._admin.beginning_offsets(inputs), self._admin.end_offsets(inputs)
         wrong = list(wrong_partitions(self._layout, self._topics))
         obstacles = [
             *wrong,
             *self._out_of_range(begins, ends),
-            *self._other_topics(),
+            *map(self._of_another_topology, others),
             *self._missing_repartitions(),
             *self._state_elsewhere(),
+            *([] if wrong else self._state_without_offsets(begins, ends)),
+            *([] if wrong else self._deleted_state()),
+            *filter(None, [moved_partitions(self._layout, self._committed)]),
         ]
         warnings = list(self._without_offset(inputs))
         stores = []
@@ -286,15 +298,14 @@ class _Inspection:
                     "Set the offset (penstock groups reset)."
                 )
 
-    def _other_topics(self) -> Iterator[str]:
-        """Yield which internal topics of the application this topology does not have."""
-        for topic in internal_topics_of(self._group, self._topics):
-            if topic not in self._own():
-                what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
-                yield (
-                    f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock "
-                    "describe` gives with those of the other application; if it is old, delete the topic."
-                )
+    def _of_another_topology(self, topic: str) -> str:
+        """Return why an internal topic that this topology does not have is in the way."""
+        what = "a store" if topic.endswith(_INTERNAL[0]) else "a repartition"
+        return (
+            f"Topic {topic} is of {what} that this topology does not have. Compare the names that `penstock describe` "
+            "gives with those of the other application. If neither it nor another application whose application.id "
+            f"begins with {self._group}- uses the topic, delete it."
+        )
 
     def _state_elsewhere(self) -> Iterator[str]:
         """Yield that the changelogs do not have the state that belongs to the offsets."""
@@ -302,6 +313,47 @@ class _Inspection:
             check_has_state(self._committed if self._layout.stateful else {})
         except StreamsError as error:
             yield str(error)
+
+    def _state_without_offsets(
+        self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
+    ) -> Iterator[str]:
+        """Yield which tasks have state, and no offset that says what is in it: their input would be processed again."""
+        for task, group in sorted(self._layout.groups.items()):
+            inputs = [str(each) for each in group if begins.get(each, 0) < ends.get(each, 0)]
+            if not inputs or not self._committed.keys().isdisjoint(group):
+                continue
+            changelogs = sorted(self._layout.followed_changelogs(task).items())
+            existing = ((store, partition) for store, partition in changelogs if partition.topic in self._topics)
+            full = next(((store, partition) for store, partition in existing if self._has_records(partition)), None)
+            if full is not None:
+                store, partition = full
+                yield (
+                    f"The group {self._group} has committed no offset of {', '.join(inputs)}, but {partition} has "
+                    f"records, so store {store} has state from there. The offsets have expired "
+                    "(offsets.retention.minutes) or were deleted, and a start would process the records once more. Set "
+                    "the offsets (penstock groups reset), or start over (penstock reset)."
+                )
+
+    def _deleted_state(self) -> Iterator[str]:
+        """Yield which changelogs have lost records otherwise than by compaction, where a store needs all of them."""
+        configs = {topic.name: topic.config for topic in internal_topics(self._layout)}
+        for changelog, places in sorted(self._changelogs().items()):
+            if changelog not in self._topics or "delete" in configs.get(changelog, {}).get("cleanup.policy", "delete"):
+                continue
+            for partition, begin in sorted(self._admin.beginning_offsets([each for _, each in places]).items()):
+                if begin:
+                    yield (
+                        f"Store {places[0][0]} would be incomplete: {partition} begins at offset {begin}, and "
+                        "compaction alone does not delete the records before it. Has the topic had cleanup.policy="
+                        "delete, or has somebody deleted its records? Restore the topic from a backup, or start "
+                        "over (penstock reset)."
+                    )
+
+    def _has_records(self, partition: TopicPartition) -> bool:
+        """Return whether a partition has a committed record."""
+        (begin,) = self._admin.beginning_offsets([partition]).values()
+        (end,) = self._admin.end_offsets([partition], read_committed=True).values()
+        return begin < end and any(map(len, self._fetcher.fetch(partition, begin, end, read_committed=True)))
 
     def _missing_repartitions(self) -> Iterator[str]:
         """Yield which repartition topics of this topology the application does not have."""
@@ -311,9 +363,6 @@ class _Inspection:
                     f"There is no topic {topic}, through which this topology repartitions. Does the other application "
                     "use another name for the operator? Compare `penstock describe` with its description."
                 )
-
-    def _own(self) -> frozenset[str]:
-        return frozenset([*self._layout.topology.repartition_topics, *self._changelogs()])
 
     def _without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
         if not self._committed:
@@ -354,18 +403,22 @@ class _Inspection:
 
 def check_serdes_of(builder: StoreBuilder, config: StreamsConfig, changelog: str, records: RecordBatch) -> None:
     """Raise ProcessorStateError if the serdes of a store cannot read `records` of its changelog topic. It does not look
-    into the records of buffers and of users' own stores."""
+    into the records of `suppress` and of users' own stores."""
+    keys, values = records.keys, records.values
     match builder.supplier:
         case WindowBytesStoreSupplier():
             suffix = WINDOW_SUFFIX_SIZE
         case SessionBytesStoreSupplier():
             suffix = SESSION_SUFFIX_SIZE
+        case TimeOrderedKeyValueBytesStoreSupplier():
+            suffix = 0
+            keys, values = RecordBufferFormat().entries(records)
         case KeyValueBytesStoreSupplier() | LruMapBytesStoreSupplier() | VersionedBytesStoreSupplier():
             suffix = 0
         case _:
             return
     serdes = {part: store_serde(builder, part, config) for part in ("key", "value")}
-    for row, (key, value) in enumerate(zip(records.keys, records.values, strict=True)):
+    for row, (key, value) in enumerate(zip(keys, values, strict=True)):
         for part, data in (("key", key[: len(key) - suffix]), ("value", value)):
             try:
                 if data is not None:

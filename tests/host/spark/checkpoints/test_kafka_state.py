@@ -4,12 +4,12 @@ left is imported, and exported again the same; other instances go on where Spark
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 
 from penstock import (
     BufferConfig,
@@ -17,6 +17,7 @@ from penstock import (
     Materialized,
     Produced,
     Serdes,
+    Stores,
     StreamsBuilder,
     StreamsConfig,
     Suppressed,
@@ -25,17 +26,18 @@ from penstock import (
     savepoints,
 )
 from penstock.client.api import OffsetAndMetadata
-from penstock.client.confluent import ConfluentAdmin
+from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
-from penstock.errors import StreamsError
+from penstock.errors import KafkaError, ProcessorStateError, StreamsError
 from penstock.host.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.savepoint import SavedState
+from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
 from penstock.plan.topology import built_topology
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.crashes import KilledError
 from tests.host.spark.inline import InlineQuery
@@ -253,6 +255,29 @@ def run_threads(topology: Topology, config: StreamsConfig, is_done: Callable[[],
         raise listening.error
 
 
+def test_another_host_processes_what_a_task_without_state_has_held_back(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    first, second, target = unique_name("first"), unique_name("second"), unique_name("out")
+    spark_runner.create_topics({first: 1, second: 1, target: 1})
+    serdes = {"default.key.serde": Serdes.bytes(), "default.value.serde": Serdes.bytes()}
+    config = spark_runner.config(application, {**serdes, "max.task.idle.ms": 3_600_000, "commit.interval.ms": 50})
+    builder = StreamsBuilder()
+    builder.stream([first, second]).to(target)
+    topology = builder.build()
+    spark_runner.write(first, [InputRecord(b"k", b"early", 1), InputRecord(b"k", b"late", 9)])
+    spark_runner.write(second, [InputRecord(b"k", b"between", 5)])
+    query = InlineQuery(topology, config, spark_runner.admin)
+    query.run_to_end()
+    read = [TopicPartition(first, 0), TopicPartition(second, 0)]
+    assert until(lambda: spark_runner.admin.committed_offsets(application, read).keys() == set(read))
+    query.close()
+    assert [row.value for row in spark_runner.read(target)] == [b"early", b"between"]  # a record of second may come
+    threads = config.overridden({"penstock.checkpoint.dir": str(tmp_path / "no-checkpoint"), "max.task.idle.ms": 0})
+    run_threads(topology, threads, lambda: len(spark_runner.read(target)) > 2)
+    assert [row.value for row in spark_runner.read(target)] == [b"early", b"between", b"late"]
+
+
 # ---------------------------------------- what is refused, and what is between tasks
 
 
@@ -311,6 +336,47 @@ def test_records_between_tasks_are_processed_after_the_import(left: Counting) ->
     assert values == {b"a": (3).to_bytes(8, "big"), b"b": (1).to_bytes(8, "big")}
 
 
+def test_records_between_tasks_behind_the_open_transaction_of_a_killed_instance_are_imported(
+    left: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed = Producer({"bootstrap.servers": left.runner.bootstrap_servers, "transactional.id": f"{left.name}-killed"})
+    killed.init_transactions()
+    killed.begin_transaction()
+    killed.produce(left.repartition, b"a", b"a", partition=0, timestamp=3)
+    killed.flush()
+    left.runner.write(left.repartition, [InputRecord(b"a", b"a", 4)])
+    fetch = ConfluentFetcher.fetch
+
+    def fetch_while_the_transaction_ends(
+        fetcher: ConfluentFetcher, partition: TopicPartition, *arguments: Any, **named: Any
+    ) -> Iterator[RecordBatch]:
+        if partition.topic == left.repartition:
+            killed.abort_transaction()
+        return fetch(fetcher, partition, *arguments, **named)
+
+    monkeypatch.setattr(ConfluentFetcher, "fetch", fetch_while_the_transaction_ends)
+    left.import_()
+    query = InlineQuery(left.topology, left.config, left.runner.admin)
+    query.run_to_end()
+    query.close()
+    values = {key: value[8:] for key, value in left.runner.store(left.config, "counts").items()}
+    assert values == {b"a": (3).to_bytes(8, "big")}
+
+
+def test_an_import_is_refused_where_an_instance_has_run_meanwhile(
+    left: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = savepoints._rows
+
+    def meanwhile(*arguments: Any) -> list[PartitionBatch]:
+        left.commit(TopicPartition(left.repartition, 0), 2)
+        return rows(*arguments)
+
+    monkeypatch.setattr(savepoints, "_rows", meanwhile)
+    moved = f"The group {left.name} has committed offset 2 of {left.repartition}-0, and had committed 1 before"
+    assert moved in left.refused()
+
+
 def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdkafka_has_committed(
     left: Counting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,6 +391,17 @@ def test_an_import_takes_over_the_times_of_tasks_that_another_client_than_librdk
     savepoints.take(left.config, str(tmp_path / "saved"))
     clocks = SavedState(Checkpoint(str(tmp_path / "saved"))).clocks("0_0")
     assert clocks.partition_times == {TopicPartition(left.source, 0): 1}
+
+
+def test_an_imported_application_writes_its_changelog_topics_though_a_partition_had_no_records(left: Counting) -> None:
+    left.import_()
+    left.runner.write(left.source, [InputRecord(None, b"b", 3, 1)])  # nobody has committed an offset there
+    config = left.config.overridden({"penstock.changelog.topics": True})
+    query = InlineQuery(left.topology, config, left.runner.admin)
+    query.run_to_end()
+    query.close()
+    last = {row.key: row.value for row in left.runner.read(left.changelog)}
+    assert last == {b"a": (2).to_bytes(8, "big"), b"b": (1).to_bytes(8, "big")}
 
 
 def test_records_between_tasks_are_exported(left: Counting, tmp_path: Path) -> None:
@@ -401,6 +478,117 @@ def test_an_import_that_failed_is_reported_and_can_be_repeated(left: Counting, m
     left.import_()
     with pytest.raises(StreamsError, match="A checkpoint already exists"):
         left.import_()
+
+
+def test_a_reset_deletes_nothing_while_instances_run_on_another_host(left: Counting) -> None:
+    left.import_()
+    built = built_topology(left.topology, left.name)
+    consumer = Consumer({"bootstrap.servers": left.runner.bootstrap_servers, "group.id": left.name})
+    consumer.subscribe([left.source])
+    try:
+        assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
+        with pytest.raises(KafkaError, match=r"has 1 member: .* Nothing was deleted"):
+            reset_application(built, left.config, left.runner.admin)
+    finally:
+        consumer.close()
+    assert {left.changelog, left.repartition} <= left.runner.admin.topics().keys()
+    assert checkpoint_of(left.config).read_metadata() is not None
+
+
+def test_a_reset_deletes_the_offsets_together_with_the_changelogs(left: Counting) -> None:
+    left.import_()
+    reset_application(built_topology(left.topology, left.name), left.config, left.runner.admin)
+    assert {left.changelog, left.repartition}.isdisjoint(left.runner.admin.topics())
+    assert left.runner.admin.committed_offsets(left.name, [TopicPartition(left.source, 0)]) == {}
+
+
+class Prices:
+    """A table that remembers its versions, of which Kafka Streams has kept one, and Spark continues it."""
+
+    def __init__(self, runner: SparkRunner, name: str, source: str) -> None:
+        self.runner, self.name, self.source = runner, name, source
+        runner.create_topics({source: 1, f"{name}-prices-changelog": 1})
+        self.changelog = f"{name}-prices-changelog"
+        serdes = {"default.key.serde": Serdes.string(), "default.value.serde": Serdes.string()}
+        self.config = runner.config(name, serdes)
+        builder = StreamsBuilder()
+        versions = Stores.persistent_versioned_key_value_store("prices", 60_000)
+        builder.table(source, materialized=Materialized.as_(versions)).filter(lambda _, price: price is not None)
+        self.topology = builder.build()
+        runner.write(source, [InputRecord(b"k", b"p", 100)])
+        runner.write(self.changelog, [InputRecord(b"k", b"p", 100)])
+        committed = {TopicPartition(source, 0): OffsetAndMetadata(1, PartitionMetadata(100).encode())}
+        runner.admin.commit_offsets(name, committed)
+
+    def run(self, *records: InputRecord) -> None:
+        """Process `records` on Spark."""
+        self.runner.write(self.source, list(records))
+        query = InlineQuery(self.topology, self.config, self.runner.admin)
+        query.run_to_end()
+        query.close()
+
+    def versions(self) -> list[tuple[bytes | None, int]]:
+        return [(row.value, row.timestamp) for row in self.runner.read(self.changelog)]
+
+
+@pytest.fixture
+def prices(spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]) -> Prices:
+    return Prices(spark_runner, application, unique_name("in"))
+
+
+def test_a_version_that_spark_has_deleted_at_its_very_time_is_deleted_in_the_changelog(
+    prices: Prices, tmp_path: Path
+) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    prices.run(InputRecord(b"k", None, 100), InputRecord(b"m", b"q", 200))
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 2
+    assert prices.versions() == [(b"p", 100), (None, 100), (b"q", 200)]
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 0
+
+
+def test_a_version_whose_end_has_expired_does_not_come_back(prices: Prices, tmp_path: Path) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    # the history of a minute begins at 140,000
+    prices.run(InputRecord(b"k", None, 50_100), InputRecord(b"m", b"s", 200_000), InputRecord(b"k", b"r", 190_000))
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    savepoints.export_to_kafka(saved, prices.topology, prices.config)
+    assert prices.versions() == [(b"p", 100), (None, 140_000), (b"r", 190_000), (b"s", 200_000)]
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 0
+
+
+def test_a_changelog_with_later_versions_than_the_state_is_refused_until_it_is_deleted(
+    prices: Prices, tmp_path: Path
+) -> None:
+    savepoints.import_from_kafka(prices.topology, prices.config)
+    saved = str(tmp_path / "saved")
+    savepoints.take(prices.config, saved)
+    prices.runner.write(prices.changelog, [InputRecord(b"k", b"q", 200)])  # of an instance that has gone on
+    with pytest.raises(ProcessorStateError, match=r"store prices has a version of key b'k' as of 200 ms"):
+        savepoints.export_to_kafka(saved, prices.topology, prices.config)
+    prices.runner.admin.delete_topics([prices.changelog])  # as the error says
+    assert savepoints.export_to_kafka(saved, prices.topology, prices.config) == 1
+    assert prices.versions() == [(b"p", 100)]
+
+
+def test_an_export_of_an_older_savepoint_than_spark_has_written_is_refused(left: Counting, tmp_path: Path) -> None:
+    left.import_()
+    saved = str(tmp_path / "saved")
+    savepoints.take(left.config, saved)
+    left.runner.write(left.source, [InputRecord(None, b"b", 3)])
+    query = InlineQuery(left.topology, left.config, left.runner.admin)
+    query.run_to_end()
+    first = TopicPartition(left.source, 0)
+    assert until(lambda: left.runner.admin.committed_offsets(left.name, [first])[first].offset == 3)
+    query.close()
+    gone_on = "this state is of offset 2: Spark has gone on since. Take a savepoint of its last commit"
+    with pytest.raises(StreamsError, match=gone_on):
+        savepoints.export_to_kafka(saved, left.topology, left.config)
+    left.runner.admin.delete_groups([left.name])  # as the error says
+    savepoints.export_to_kafka(saved, left.topology, left.config)
+    assert left.runner.admin.committed_offsets(left.name, [first])[first].offset == 2
 
 
 def test_an_export_is_refused_where_others_go_on(left: Counting, tmp_path: Path) -> None:

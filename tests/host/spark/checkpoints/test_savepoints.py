@@ -121,12 +121,13 @@ def test_the_state_of_a_removed_store_is_dropped_by_name(
 
 
 def test_a_store_without_a_commit_is_dropped_and_the_topics_are_read_from_where_they_were_begun(
-    spark_runner: SparkRunner, application: str, topics: tuple[str, str]
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], penstock_here: Run
 ) -> None:
     config = spark_runner.config(application)
     InlineQuery(counting(*topics, "counts", "other"), config, spark_runner.admin)
     query = InlineQuery(counting(*topics, "counts"), config, spark_runner.admin)
-    savepoints.drop(config, "other")
+    dropped = penstock_here("savepoint", "drop", config.checkpoint_directory(), "other", "--json")
+    assert (dropped.code, json.loads(dropped.out)) == (0, {"dropped": ["other"]})
     spark_runner.write(topics[0], lines(["a b"]))
     query.restart()
     query.run_to_end()

@@ -81,6 +81,9 @@ class SimulatedAdmin:
         self._requests = requests
         self._broker = requests.broker
 
+    def topic_ids(self, names: Collection[str]) -> dict[str, str]:
+        return {name: f"id of {name}" for name in names}
+
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         return self._requests.ask(lambda: {each: self._broker.logs[each].start for each in partitions})
 

@@ -9,14 +9,18 @@ from typing import Any
 
 import pytest
 
+from penstock import Consumed, Joined, Materialized, Serdes, Stores, StreamsBuilder
 from penstock.client.api import OffsetAndMetadata
 from penstock.clock import MockClock
 from penstock.config import StreamsConfig
+from penstock.errors import ProcessorStateError
 from penstock.host.committing import PartitionMetadata
 from penstock.host.internal_topics import internal_topics
 from penstock.host.threads.takeover import check_serdes_of
+from penstock.plan.topology import built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.state.changelog_format import ChangelogRecord
+from penstock.testing import TopologyTestDriver
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.takeover import twin
@@ -191,3 +195,26 @@ def test_a_sale_does_not_replace_one_that_waits_since_kafka_streams() -> None:
     joined = [each.value for each in output if (each.key, each.timestamp) == (key, time)]
     assert len(joined) == 2
     assert joined[-1] == b"new@9"
+
+
+def test_serdes_read_the_changelog_of_a_buffer_of_a_join() -> None:
+    builder, longs = StreamsBuilder(), Consumed.with_(Serdes.long(), Serdes.long())
+    prices = Stores.persistent_versioned_key_value_store("prices", 60_000)
+    table = builder.table("prices", longs, Materialized.as_(prices))
+    joined = Joined.as_("priced").with_grace_period(10)
+    builder.stream("sales", longs).join(table, lambda sale, price: sale * price, joined=joined).to("out")
+    topology = builder.build()
+    config = StreamsConfig({"application.id": "app", "default.value.serde": Serdes.long()})
+    with TopologyTestDriver(topology, config) as driver:
+        driver.pipe_bytes("sales", bytes(8), bytes(8), 5)
+        changelog = "app-priced-Buffer-changelog"
+        [waiting] = [each for each in driver.read_all_bytes() if each.topic == changelog]
+    [store] = [
+        spec.stores["priced-Buffer"]
+        for spec in built_topology(topology, "app").subtopologies
+        if "priced-Buffer" in spec.stores
+    ]
+    check_serdes_of(store, config, changelog, RecordBatch.of([(waiting.key, waiting.value, 5, 0, ())]))
+    shorter = RecordBatch.of([(b"\0" + (waiting.key or b"")[2:], waiting.value, 5, 0, ())])
+    with pytest.raises(ProcessorStateError, match="cannot read the key"):
+        check_serdes_of(store, config, changelog, shorter)

@@ -158,7 +158,12 @@ class SavedState:
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the first record of a partition of the brokers that its task has not taken."""
         held = next(self.waiting(partition), None)
-        return self._offsets[partition.topic][partition.partition] if held is None else int(held.offsets[0])
+        return self.fetched(partition) if held is None else int(held.offsets[0])
+
+    def fetched(self, partition: TopicPartition) -> int:
+        """Return the offset of the first record of a partition of the brokers that was not read, though a task may hold
+        back some before it."""
+        return self._offsets[partition.topic][partition.partition]
 
     def waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
         """Yield the records of a partition that were carried to the next epoch, those that a task has held back before

@@ -86,11 +86,14 @@ def _check_in_step(layout: Layout, admin: Admin, topics: Mapping[str, int], in_s
         raise _out_of_step(name, "the application has run on Spark without penstock.changelog.topics since")
     if _are_written(committed, in_step):
         return
+    # Kafka Streams commits no offset of a partition that never had a record
+    begins = admin.beginning_offsets([each for each in inputs if each not in committed]) if committed else {}
     for partition in inputs:
         wanted, found = in_step.last.get(partition), committed.get(partition)
         if found is None and wanted is None:
             continue
-        if found is None or wanted is None or not _are_equal(layout, partition, found.offset, wanted):
+        start = begins.get(partition) if found is None else found.offset
+        if start is None or wanted is None or not _are_equal(layout, partition, start, wanted):
             there = "no offset" if found is None else f"offset {found.offset}"
             expected = "no offset" if wanted is None else f"offset {wanted}"
             raise _out_of_step(name, f"the group {name} has committed {there} of {partition}, expected {expected}")

@@ -13,8 +13,9 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from penstock.client.api import Admin
+from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.errors import KafkaError, counted
 from penstock.host.api import ApplicationReset
 from penstock.host.layout import own_topics
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
@@ -31,8 +32,10 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
     sources = map(commits_topic_of_source, built.data_frame_sources)
     internal = [commits_topic(application_id), *built.data_frame_topics, *sources]
     groups = [application_id, *(topic for topic in internal if topic.endswith("-commits"))]
-    internal += sorted(own_topics(built) - set(internal))
-    has_markers = commits_topic(application_id) in topics
+    own = own_topics(built)
+    internal += sorted(own - set(internal))
+    # committed offsets without the changelogs that belong to them would let another host go on with no state
+    has_group = commits_topic(application_id) in topics or not own.isdisjoint(topics)
     has_checkpoint = checkpoint.exists()
     directory = _directory(config)
     return ApplicationReset(
@@ -40,12 +43,12 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
         checkpoint.uri if has_checkpoint else None,
         checkpoint.last_epoch() if has_checkpoint else None,
         str(directory) if _has_state(directory) else None,
-        tuple(groups) if has_markers or config["penstock.changelog.topics"] else (),
+        tuple(groups) if has_group or config["penstock.changelog.topics"] else (),
         tuple(topic for topic in internal if topic in topics),
     )
 
 
-def reset_application(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> ApplicationReset:
+def reset_application(built: BuiltTopology, config: StreamsConfig, admin: ConfluentAdmin) -> ApplicationReset:
     """Delete what `planned_reset` names; return it.
 
     Raises:
@@ -55,12 +58,23 @@ def reset_application(built: BuiltTopology, config: StreamsConfig, admin: Admin)
     checkpoint, directory = checkpoint_of(config), _directory(config)
     with CheckpointLock(checkpoint, directory, str(config.required("application.id"))):
         plan = planned_reset(built, config, admin.topics())
+        if plan.application_id in plan.groups:
+            _check_has_no_members(admin, plan.application_id)
         _overtake(checkpoint)
         checkpoint.delete()
         shutil.rmtree(directory, ignore_errors=True)
         admin.delete_groups(plan.groups)
         admin.delete_topics(plan.topics)
     return plan
+
+
+def _check_has_no_members(admin: ConfluentAdmin, group: str) -> None:
+    """Raise KafkaError if instances of another host run: they need the topics."""
+    if members := admin.describe_group(group).members:
+        raise KafkaError(
+            f"The group {group} has {counted(len(members), 'member')}: instances of the application run on another "
+            "host, and need its changelog and repartition topics. Stop them first. Nothing was deleted."
+        )
 
 
 def _overtake(checkpoint: Checkpoint) -> None:

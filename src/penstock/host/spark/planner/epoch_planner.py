@@ -24,6 +24,7 @@ from penstock.clock import elapsed_milliseconds
 from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.purging import RecordPurge
+from penstock.host.spark.checkpoints.carried import first_held
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import damaged
@@ -252,10 +253,12 @@ class EpochPlanner:
         return {partition: each.offset for partition, each in found.items()}
 
     def _tell_positions(self, committed: EpochOffset) -> None:
-        """Tell the brokers how far the application has read, for tools that show its lag, unless the sink does."""
+        """Tell the brokers how far the tasks have taken their inputs, unless the sink does: tools show the lag by that,
+        and another host continues from there if there is no state."""
         if committed.epoch > self._told_epoch and not self._description.writes_changelogs:
             self._told_epoch = committed.epoch
             positions = {tp: committed.position(tp) for tp in self._description.inputs}
+            positions |= first_held(self._checkpoint, self._manifest_of(committed))
             self._group_offsets.tell(self._ends.without_deleted(positions))
 
     def _tell_ends(self, ends: Mapping[TopicPartition, int]) -> None:
