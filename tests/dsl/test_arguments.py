@@ -21,6 +21,7 @@ from penstock import (
     KGroupedStream,
     KStream,
     Materialized,
+    Named,
     Processor,
     Produced,
     Record,
@@ -67,6 +68,8 @@ UNCALLED: Any = Serdes.string
 CLASS: Any = Serde
 BY_POSITION: Any = Grouped.with_
 WINDOWS: Any = TimeWindows.of_size_with_no_grace(1)
+NAMED: Any = Named.as_("n")
+KEPT: Any = Materialized.as_("s")
 CONFIG = {"application.id": "a"}
 
 
@@ -95,6 +98,9 @@ CONFIG = {"application.id": "a"}
         (lambda: stream().join(stream(), lambda v, o: v, WINDOWS), "JoinWindows.of_time_difference"),
         (lambda: stream().to_table().suppress(NUMBER), "Suppressed.until_time_limit"),
         (lambda: stream().to_table().filter(lambda k, v: True, materialized=TEXT), "Materialized.as_('x')"),
+        (lambda: grouped().count(NAMED, KEPT), "named=Named.as_(...)"),
+        (lambda: grouped().aggregate(list, lambda k, v, a: a, NAMED, KEPT), "named=Named.as_(...)"),
+        (lambda: stream().to_table().map_values(lambda v: v, KEPT), "materialized=Materialized.as_(...)"),
         (lambda: stream().print(TEXT), "Printed.to_sys_out()"),
         (lambda: stream().process(WithoutProcess), "WithoutProcess must define process(self, record)"),
         (lambda: Stores.key_value_store_builder(TEXT, S, S), "Stores.persistent_key_value_store('x')"),

@@ -11,6 +11,7 @@ from penstock import (
     Joined,
     JoinWindows,
     Materialized,
+    Named,
     Produced,
     Serdes,
     Stores,
@@ -136,6 +137,34 @@ def test_each_kind_of_other_side_has_its_own_options() -> None:
         stream.join("t", first)  # type: ignore[call-overload]  # the mistake that is tested
     with pytest.raises(TypeError, match="Expected a KTable"):
         table.join(stream, first)  # type: ignore[call-overload]  # the mistake that is tested
+
+
+def test_a_join_that_is_written_in_the_order_of_java_is_refused_with_what_to_write() -> None:
+    builder = StreamsBuilder()
+    # The mistakes that are tested: `Any` keeps the type checker out of them.
+    stream: Any = builder.stream("a")
+    table: Any = builder.table("t")
+    everywhere: Any = builder.global_table("g")
+    kept, nodes, one = Materialized.as_("kept"), Named.as_("nodes"), lambda value: value
+    for wrong, told in (
+        (lambda: table.join(table, first, kept), "named and materialized by name, but Materialized.*materialized=Mat"),
+        (lambda: table.left_join(table, first, nodes, kept), r"Named.* is given by position: .*named=Named.as_\("),
+        (lambda: table.outer_join(table, first, kept), r"of two tables by key takes .*materialized=Materialized.as_\("),
+        (lambda: table.join(table, one, first), r"the joiner first, and the foreign_key_extractor by name: join\("),
+        (lambda: table.left_join(table, one, first, TableJoined.as_("j"), kept), "the foreign_key_extractor by name"),
+        (lambda: table.join(table, first, kept, foreign_key_extractor=one), "by foreign key takes table_joined and"),
+        (lambda: table.join(table, first, foreign_key_extractor=one, named=nodes), "has no argument named: it takes"),
+        (lambda: table.join(table, first, joined=Joined.as_("j")), "has no argument joined: it takes named and mat"),
+        (lambda: stream.join(table, first, Joined.as_("j")), r"stream with a table takes joined by .*joined=Joined"),
+        (lambda: stream.left_join(table, first, materialized=kept), "no argument materialized: it takes joined"),
+        (lambda: stream.join(stream, first, WINDOWS, StreamJoined.as_("s")), "stream_joined=StreamJoined"),
+        (lambda: stream.outer_join(stream, first, WINDOWS, StreamJoined.as_("s")), "stream_joined=StreamJoined"),
+        (lambda: stream.outer_join(stream, first, WINDOWS, named=nodes), "streams has no argument named"),
+        (lambda: stream.join(everywhere, lambda key, value: key, first, nodes), "key selector by name"),
+        (lambda: stream.join(everywhere, first, nodes), "key_selector and named by name, but Named"),
+    ):
+        with pytest.raises(TypeError, match=told):
+            wrong()
 
 
 def test_a_grace_period_needs_a_table_with_versions_for_as_long() -> None:

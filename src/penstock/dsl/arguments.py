@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -48,6 +48,15 @@ _AS_TEXT: Mapping[str, str] = {
 }
 """What a string instead of these options probably means."""
 
+_KEYWORDS: Mapping[str, str] = {
+    "Joined": "joined",
+    "Materialized": "materialized",
+    "Named": "named",
+    "StreamJoined": "stream_joined",
+    "TableJoined": "table_joined",
+}
+"""The keyword of options that are given by position in Java."""
+
 
 def option(given: Options | None, otherwise: Options) -> Options:
     """Return `given`, or `otherwise` where it is None; raises TypeError if they are not of the same class."""
@@ -62,8 +71,33 @@ def option(given: Options | None, otherwise: Options) -> Options:
     elif isinstance(given, Serde) or _makes_serdes(given):
         hint = f"write {name}.with_(key_serde, value_serde)"
     else:
-        hint = f"{name}.with_(...) and {name}.as_(name) create one"
+        hint = by_name_hint(given) or f"{name}.with_(...) and {name}.as_(name) create one"
     raise TypeError(f"Expected {name}, got {given!r}: {hint}.")
+
+
+def by_name_hint(given: object) -> str:
+    """Return how to give the options `given` by name; empty for what is no such option."""
+    kind = type(given).__name__
+    return f"give it by name, {_KEYWORDS[kind]}={kind}.as_(...)" if kind in _KEYWORDS else ""
+
+
+def check_by_name(join: str, takes: Sequence[str], by_position: Sequence[object], by_name: Iterable[str]) -> None:
+    """Raise TypeError unless a join is given all of its options by name, and only those that it takes.
+
+    Args:
+        join: which join it is, for the message.
+        takes: the keywords of its options.
+        by_position: what stands behind the arguments that have a position, as in Java.
+        by_name: the keywords that are given.
+    """
+    taken = " and ".join(takes)
+    if by_position:
+        given = by_position[0]
+        hint = f": {by_name_hint(given)}" if _KEYWORDS.get(type(given).__name__) in takes else ""
+        raise TypeError(f"{join} takes {taken} by name, but {given!r} is given by position{hint}.")
+    for name in by_name:
+        if name not in takes:
+            raise TypeError(f"{join} has no argument {name}: it takes {taken}.")
 
 
 def first(*serdes: Serde | None) -> Serde | None:

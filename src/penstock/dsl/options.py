@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, overload
 
-from penstock.dsl.arguments import by_position, check_fits, check_serdes, is_function
+from penstock.dsl.arguments import by_name_hint, by_position, check_fits, check_serdes, is_function
 from penstock.dsl.type_variables import KR, VR, K, V
 from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
@@ -52,13 +52,15 @@ class Named:
 
 def name_of(named: Named | str | None) -> str | None:
     """Return the name that the user gave as a text or a Named, None if there is none; raises TopologyError if it is
-    not legal.
+    not legal, TypeError for other options.
     """
     match named:
         case None:
             return None
         case Named():
             return named.name
+        case _ if hint := by_name_hint(named):
+            raise TypeError(f"Expected a name, got {named!r}: {hint}.")
         case _:
             return check_name(named)
 

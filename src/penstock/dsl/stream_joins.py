@@ -5,10 +5,10 @@ Only nodes are added; a side whose keys may have changed is repartitioned first.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, overload
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
-from penstock.dsl.arguments import check_fits, check_keys_meet, first, inherited, option
+from penstock.dsl.arguments import check_by_name, check_fits, check_keys_meet, first, inherited, is_function, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
@@ -30,6 +30,11 @@ from penstock.windows import JoinWindows
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
+
+_TWO_STREAMS: Final = "A join of two streams"
+_OF_STREAMS: Final = ("stream_joined",)
+_OF_TABLE: Final = ("joined",)
+_OF_GLOBAL_TABLE: Final = ("key_selector", "named")
 
 
 class StreamJoins(Generic[K, V]):
@@ -96,7 +101,14 @@ class StreamJoins(Generic[K, V]):
         named: Named | str | None = None,
     ) -> KStream[K, VR]: ...
 
-    def join(self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any) -> Any:
+    def join(
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        *given: Any,
+        **options: Any,
+    ) -> Any:
         """Return the results of records of this stream that match a record of `other`.
 
         Args:
@@ -108,7 +120,7 @@ class StreamJoins(Generic[K, V]):
             key_selector: with a global table: `key_selector(key, value)` returns the key to look up.
             named: with a global table: name of the node.
         """
-        return self._join(JoinType.INNER, other, joiner, windows, **options)
+        return self._join(JoinType.INNER, other, joiner, windows, given, options)
 
     @overload
     def left_join(
@@ -161,12 +173,17 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream[K, VR]: ...
 
     def left_join(
-        self, other: Any, joiner: Callable[..., Any], windows: JoinWindows | None = None, **options: Any
+        self,
+        other: Any,
+        joiner: Callable[..., Any],
+        windows: JoinWindows | None = None,
+        *given: Any,
+        **options: Any,
     ) -> Any:
         """As `join`; each record of this stream without a match in `other` has a result with None as the other value,
         even if it has no key. With windows, this result comes when the window is over.
         """
-        return self._join(JoinType.LEFT, other, joiner, windows, **options)
+        return self._join(JoinType.LEFT, other, joiner, windows, given, options)
 
     @overload
     def outer_join(
@@ -193,35 +210,46 @@ class StreamJoins(Generic[K, V]):
         other: KStream[K, VO],
         joiner: Callable[..., VR],
         windows: JoinWindows,
-        *,
-        stream_joined: StreamJoined | None = None,
+        *given: Any,
+        **options: Any,
     ) -> KStream[K, VR]:
         """As `left_join` with a stream; each record of `other` without a match in this stream also has a result, with
         None as this stream's value.
         """
         if not isinstance(other, StreamJoins):
             raise TypeError(f"Expected a KStream for an outer join, got {other!r}.")
-        return self._join_stream(JoinType.OUTER, other, joiner, windows, stream_joined)
+        check_by_name(_TWO_STREAMS, _OF_STREAMS, given, options)
+        return self._join_stream(JoinType.OUTER, other, joiner, windows, **options)
 
     # ---------------------------------------- by the kind of the other side
 
     def _join(
-        self, type: JoinType, other: Any, joiner: Callable[..., Any], windows: Any, **options: Any
+        self,
+        type: JoinType,
+        other: Any,
+        joiner: Callable[..., Any],
+        windows: Any,
+        given: Sequence[Any],
+        options: Mapping[str, Any],
     ) -> KStream:
         if isinstance(other, StreamJoins):
+            check_by_name(_TWO_STREAMS, _OF_STREAMS, given, options)
             return self._join_stream(type, other, joiner, windows, **options)
-        if callable(windows) and isinstance(other, GlobalKTable):  # the order of Java: key selector, then joiner
+        if not isinstance(other, TableJoins | GlobalKTable):
+            raise TypeError(f"Expected a KStream, KTable or GlobalKTable to join with, got {other!r}.")
+        if isinstance(windows, JoinWindows):
+            raise TypeError(f"Windows are for joins with a KStream, the other side is {other!r}.")
+        behind = given if windows is None else (windows, *given)
+        if isinstance(other, TableJoins):
+            check_by_name("A join of a stream with a table", _OF_TABLE, behind, options)
+            return self._join_table(type, other, joiner, **options)
+        if behind and is_function(behind[0]):  # the order of Java: key selector, then joiner
             raise TypeError(
                 "A join with a global table takes the joiner first, and the key selector by name: "
                 "join(table, joiner, key_selector=lambda key, value: key)."
             )
-        if windows is not None:
-            raise TypeError(f"Windows are for joins with a KStream, the other side is {other!r}.")
-        if isinstance(other, TableJoins):
-            return self._join_table(type, other, joiner, **options)
-        if isinstance(other, GlobalKTable):
-            return self._join_global_table(type, other, joiner, **options)
-        raise TypeError(f"Expected a KStream, KTable or GlobalKTable to join with, got {other!r}.")
+        check_by_name("A join of a stream with a global table", _OF_GLOBAL_TABLE, behind, options)
+        return self._join_global_table(type, other, joiner, **options)
 
     def _join_stream(
         self,

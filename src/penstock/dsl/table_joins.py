@@ -4,10 +4,10 @@ are added.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, overload
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
-from penstock.dsl.arguments import check_keys_meet, first, inherited, option
+from penstock.dsl.arguments import check_by_name, check_keys_meet, first, inherited, is_function, option
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 _TOPIC = "-topic"
+_BY_KEY: Final = ("named", "materialized")
+_BY_FOREIGN_KEY: Final = ("table_joined", "materialized")
 
 
 class TableJoins(Generic[K, V]):
@@ -70,7 +72,9 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]: ...
 
-    def join(self, other: KTable[Any, VO], joiner: Callable[..., VR], **options: Any) -> KTable[K, VR]:
+    def join(
+        self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any
+    ) -> KTable[K, VR]:
         """Return the table of the keys that both tables have.
 
         Args:
@@ -83,7 +87,7 @@ class TableJoins(Generic[K, V]):
             table_joined: names and partitioners of a foreign-key join.
             materialized: the store of the result.
         """
-        return self._join(JoinType.INNER, other, joiner, **options)
+        return self._join(JoinType.INNER, other, joiner, given, **options)
 
     @overload
     def left_join(
@@ -117,20 +121,22 @@ class TableJoins(Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]: ...
 
-    def left_join(self, other: KTable[Any, VO], joiner: Callable[..., VR], **options: Any) -> KTable[K, VR]:
+    def left_join(
+        self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any
+    ) -> KTable[K, VR]:
         """As `join`, with all keys of this table: if `other` has no value, the joiner is called with None."""
-        return self._join(JoinType.LEFT, other, joiner, **options)
+        return self._join(JoinType.LEFT, other, joiner, given, **options)
 
     def outer_join(
         self,
         other: KTable[K, VO],
         joiner: Callable[[V | None, VO | None], VR],
-        *,
+        *given: Never,
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]:
         """As `join` by key, with the keys of either table: if one has no value, the joiner is called with None."""
-        return self._join(JoinType.OUTER, other, joiner, named=named, materialized=materialized)
+        return self._join(JoinType.OUTER, other, joiner, given, named=named, materialized=materialized)
 
     # ---------------------------------------- by key
 
@@ -139,15 +145,23 @@ class TableJoins(Generic[K, V]):
         type: JoinType,
         other: TableJoins,
         joiner: Callable[[Any, Any], Any],
-        *,
+        given: Sequence[Any],
         foreign_key_extractor: Callable[..., Any] | None = None,
         **options: Any,
     ) -> KTable:
-        checked(joiner, "joiner(value, other_value)")
         if not isinstance(other, TableJoins):
             raise TypeError(f"Expected a KTable to join with, got {other!r}.")
+        if given and is_function(given[0]):  # the order of Java: extractor, then joiner
+            raise TypeError(
+                "A join by foreign key takes the joiner first, and the foreign_key_extractor by name: "
+                "join(table, joiner, foreign_key_extractor=lambda value: ...)."
+            )
         if foreign_key_extractor is not None:
+            check_by_name("A join of two tables by foreign key", _BY_FOREIGN_KEY, given, options)
+            checked(joiner, "joiner(value, other_value)")
             return self._join_on_foreign_key(type, other, joiner, foreign_key_extractor, **options)
+        check_by_name("A join of two tables by key", _BY_KEY, given, options)
+        checked(joiner, "joiner(value, other_value)")
         return self._join_on_key(type, other, joiner, **options)
 
     def _join_on_key(
