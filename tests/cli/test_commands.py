@@ -301,6 +301,19 @@ def test_run_beside_a_broker_that_is_there_says_how_to_use_it(
     assert "--config bootstrap.servers=HOST:PORT" in refused.err
 
 
+@pytest.mark.parametrize("host", ["spark", "threads"])
+def test_a_key_that_does_not_exist_is_reported_before_a_broker_runs(
+    penstock_here: Run, tmp_path: Path, host: str
+) -> None:
+    example = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
+    data = tmp_path / "data"
+    wrong = ("--config", "fetch.max.bites=1")
+    refused = penstock_here("run", str(example), "--host", host, "--port", "0", "--data-dir", str(data), *wrong)
+    assert refused.code == 1
+    assert "Unknown configuration fetch.max.bites: did you mean fetch.max.bytes?" in refused.err
+    assert not data.exists()
+
+
 def test_a_port_in_use_is_reported(penstock_here: Run, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -76,8 +76,10 @@ def keeps_checkpoint(config: StreamsConfig) -> bool:
 
 
 def check_host(config: StreamsConfig) -> None:
-    """Raise ConfigError if a package that the host needs which `penstock.host` names is not installed."""
-    _load(_FACTORIES, config)
+    """Raise ConfigError if a package that the host needs which `penstock.host` names is not installed, or for a key
+    that does not exist. The host checks the keys again when it starts."""
+    host: Any = _load(_FACTORIES, config)
+    host.check_keys(config)
 
 
 def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> StateQueries:

@@ -139,10 +139,15 @@ class ThreadsHost:
         self._thread: threading.Thread | None = None
         self._open = ExitStack()
 
+    @staticmethod
+    def check_keys(config: StreamsConfig) -> None:
+        """Warn of keys that change nothing on this host, and raise ConfigError for one that does not exist."""
+        check_keys(config)
+
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
         start."""
-        check_keys(self._config)
+        self.check_keys(self._config)
         check_group_protocol(self._built, self._config)
         check_serdes(self._built, self._config)
         if self._built.data_frame_topics:

@@ -123,10 +123,15 @@ class SparkHost:
 
     # ------------------------------------------------------------------------------------------------ life
 
+    @staticmethod
+    def check_keys(config: StreamsConfig) -> None:
+        """Warn of keys that change nothing on this host, and raise ConfigError for one that does not exist."""
+        warn_of_rows_without_effect(config, ())
+        check_client_keys(config)
+
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; returns when it runs. Raises StreamsError when it must not start."""
-        warn_of_rows_without_effect(self._config, ())
-        check_client_keys(self._config)
+        self.check_keys(self._config)
         session.check_classic(self._given_session, self._config)
         self._session.take(self._given_session or self._data_frames.session())
         self._lock.acquire()
