@@ -14,6 +14,8 @@ from penstock import (
     BufferConfig,
     CloseOptions,
     Consumed,
+    FixedKeyProcessor,
+    FixedKeyRecord,
     Grouped,
     Joined,
     JoinWindows,
@@ -59,6 +61,18 @@ class WithoutProcess(Processor):
     pass
 
 
+class WithAsyncProcess(Processor):
+    async def process(self, record: Record[Any, Any]) -> None: ...  # type: ignore[override]  # the mistake that is tested
+
+
+class OfValues(FixedKeyProcessor):
+    def process(self, record: FixedKeyRecord[Any, Any]) -> None: ...
+
+
+async def later(value: Any) -> Any:
+    return value
+
+
 # What a call is given of the wrong type is given on purpose: `Any` keeps the type checker out of it.
 BUILDER: Any = StreamsBuilder()
 TEXT: Any = "x"
@@ -68,6 +82,8 @@ UNCALLED: Any = Serdes.string
 CLASS: Any = Serde
 BY_POSITION: Any = Grouped.with_
 WINDOWS: Any = TimeWindows.of_size_with_no_grace(1)
+ASYNC: Any = later
+VALUES: Any = OfValues
 NAMED: Any = Named.as_("n")
 KEPT: Any = Materialized.as_("s")
 CONFIG = {"application.id": "a"}
@@ -98,9 +114,13 @@ CONFIG = {"application.id": "a"}
         (lambda: stream().join(stream(), lambda v, o: v, WINDOWS), "JoinWindows.of_time_difference"),
         (lambda: stream().to_table().suppress(NUMBER), "Suppressed.until_time_limit"),
         (lambda: stream().to_table().filter(lambda k, v: True, materialized=TEXT), "Materialized.as_('x')"),
-        (lambda: grouped().count(NAMED, KEPT), "named=Named.as_(...)"),
-        (lambda: grouped().aggregate(list, lambda k, v, a: a, NAMED, KEPT), "named=Named.as_(...)"),
-        (lambda: stream().to_table().map_values(lambda v: v, KEPT), "materialized=Materialized.as_(...)"),
+        (lambda: stream().map_values(later), "later is a coroutine function"),
+        (lambda: stream().to_table().filter(ASYNC), "write `def`, not `async def`"),
+        (lambda: stream().process(WithAsyncProcess), "WithAsyncProcess.process is a coroutine function"),
+        (lambda: stream().process(VALUES), "process_values() takes this one"),
+        (lambda: grouped().count(NAMED, KEPT), "give it by name, named="),
+        (lambda: grouped().aggregate(list, lambda k, v, a: a, NAMED, KEPT), "give it by name, named="),
+        (lambda: stream().to_table().map_values(lambda v: v, KEPT), "give it by name, materialized="),
         (lambda: stream().print(TEXT), "Printed.to_sys_out()"),
         (lambda: stream().process(WithoutProcess), "WithoutProcess must define process(self, record)"),
         (lambda: Stores.key_value_store_builder(TEXT, S, S), "Stores.persistent_key_value_store('x')"),

@@ -79,3 +79,11 @@ def test_what_is_no_predicate_or_no_function_of_a_branch_is_refused() -> None:
         StreamsBuilder().stream("in").split().branch(lambda v: True)  # type: ignore[arg-type, misc]  # the mistake that is tested
     with pytest.raises(TypeError, match=r"consumer\(branch\)"):
         Branched.with_consumer(lambda: None)  # type: ignore[arg-type, misc]  # the mistake that is tested
+
+
+def test_a_branch_that_there_is_not_is_an_error_with_those_that_there_are() -> None:
+    stream = StreamsBuilder().stream("in")
+    split = stream.split("s-").branch(always, Branched.as_("a")).branch(always, Branched.as_("b"))
+    branches = split.no_default_branch()
+    with pytest.raises(KeyError, match=r"no branch 'a'\. The branches, with the prefix of split\(\): s-a, s-b"):
+        branches["a"]

@@ -101,7 +101,8 @@ def test_joins_without_names_share_a_repartition() -> None:
 
 
 def test_stores_of_the_users_own_must_fit_the_windows() -> None:
-    left, right = StreamsBuilder().stream("a"), StreamsBuilder().stream("b")
+    builder = StreamsBuilder()
+    left, right = builder.stream("a"), builder.stream("b")
 
     def join(this: WindowBytesStoreSupplier, other: WindowBytesStoreSupplier | None = None) -> None:
         options = StreamJoined.with_(this_store_supplier=this, other_store_supplier=other)
@@ -116,7 +117,8 @@ def test_stores_of_the_users_own_must_fit_the_windows() -> None:
 
 
 def test_the_number_of_parameters_says_whether_a_joiner_takes_the_key() -> None:
-    stream, other = StreamsBuilder().stream("a"), StreamsBuilder().stream("b")
+    builder = StreamsBuilder()
+    stream, other = builder.stream("a"), builder.stream("b")
     stream.join(other, lambda key, one, two: key, WINDOWS)
     with pytest.raises(TypeError, match=r"joiner\(key, value, other_value\)"):
         stream.join(other, lambda one: one, WINDOWS)
@@ -147,23 +149,39 @@ def test_a_join_that_is_written_in_the_order_of_java_is_refused_with_what_to_wri
     everywhere: Any = builder.global_table("g")
     kept, nodes, one = Materialized.as_("kept"), Named.as_("nodes"), lambda value: value
     for wrong, told in (
-        (lambda: table.join(table, first, kept), "named and materialized by name, but Materialized.*materialized=Mat"),
-        (lambda: table.left_join(table, first, nodes, kept), r"Named.* is given by position: .*named=Named.as_\("),
-        (lambda: table.outer_join(table, first, kept), r"of two tables by key takes .*materialized=Materialized.as_\("),
+        (lambda: table.join(table, first, kept), "its Materialized is given by position: write materialized="),
+        (lambda: table.left_join(table, first, nodes, kept), "Named is given by position: write named="),
+        (lambda: table.outer_join(table, first, kept), "of two tables by key takes .* write materialized="),
         (lambda: table.join(table, one, first), r"the joiner first, and the foreign_key_extractor by name: join\("),
         (lambda: table.left_join(table, one, first, TableJoined.as_("j"), kept), "the foreign_key_extractor by name"),
         (lambda: table.join(table, first, kept, foreign_key_extractor=one), "by foreign key takes table_joined and"),
         (lambda: table.join(table, first, foreign_key_extractor=one, named=nodes), "has no argument named: it takes"),
         (lambda: table.join(table, first, joined=Joined.as_("j")), "has no argument joined: it takes named and mat"),
-        (lambda: stream.join(table, first, Joined.as_("j")), r"stream with a table takes joined by .*joined=Joined"),
+        (lambda: stream.join(table, first, Joined.as_("j")), "takes joined by name, but its Joined .* write joined="),
         (lambda: stream.left_join(table, first, materialized=kept), "no argument materialized: it takes joined"),
-        (lambda: stream.join(stream, first, WINDOWS, StreamJoined.as_("s")), "stream_joined=StreamJoined"),
-        (lambda: stream.outer_join(stream, first, WINDOWS, StreamJoined.as_("s")), "stream_joined=StreamJoined"),
+        (lambda: stream.join(stream, first, WINDOWS, StreamJoined.as_("s")), "write stream_joined="),
+        (lambda: stream.outer_join(stream, first, WINDOWS, StreamJoined.as_("s")), "write stream_joined="),
         (lambda: stream.outer_join(stream, first, WINDOWS, named=nodes), "streams has no argument named"),
         (lambda: stream.join(everywhere, lambda key, value: key, first, nodes), "key selector by name"),
-        (lambda: stream.join(everywhere, first, nodes), "key_selector and named by name, but Named"),
+        (lambda: stream.join(everywhere, first, nodes), "key_selector and named by name, but its Named"),
     ):
         with pytest.raises(TypeError, match=told):
+            wrong()
+
+
+def test_both_sides_are_of_one_builder() -> None:
+    one, other = StreamsBuilder(), StreamsBuilder()
+    stream, table = one.stream("a"), one.table("t")
+    others, other_table = other.stream("b"), other.table("u")
+    for wrong in (
+        lambda: stream.join(others, first, WINDOWS),
+        lambda: stream.outer_join(others, first, WINDOWS),
+        lambda: stream.join(other_table, first),
+        lambda: table.join(other_table, first),
+        lambda: table.join(other_table, first, foreign_key_extractor=lambda value: value),
+        lambda: stream.merge(others),
+    ):
+        with pytest.raises(TopologyError, match="made by another StreamsBuilder"):
             wrong()
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from penstock.dsl.graph import Graph
+from penstock.errors import TopologyError
 from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.nodes.stream import StreamSource
 from penstock.plan.nodes.table import GlobalSource, TableSource
@@ -78,7 +79,7 @@ def option(given: Options | None, otherwise: Options) -> Options:
 def by_name_hint(given: object) -> str:
     """Return how to give the options `given` by name; empty for what is no such option."""
     kind = type(given).__name__
-    return f"give it by name, {_KEYWORDS[kind]}={kind}.as_(...)" if kind in _KEYWORDS else ""
+    return f"give it by name, {_KEYWORDS[kind]}=..." if kind in _KEYWORDS else ""
 
 
 def check_by_name(join: str, takes: Sequence[str], by_position: Sequence[object], by_name: Iterable[str]) -> None:
@@ -93,8 +94,11 @@ def check_by_name(join: str, takes: Sequence[str], by_position: Sequence[object]
     taken = " and ".join(takes)
     if by_position:
         given = by_position[0]
-        hint = f": {by_name_hint(given)}" if _KEYWORDS.get(type(given).__name__) in takes else ""
-        raise TypeError(f"{join} takes {taken} by name, but {given!r} is given by position{hint}.")
+        keyword = _KEYWORDS.get(type(given).__name__)
+        if keyword is None:
+            raise TypeError(f"{join} takes {taken} by name, but {given!r} is given by position.")
+        write = f": write {keyword}=..." if keyword in takes else ""
+        raise TypeError(f"{join} takes {taken} by name, but its {type(given).__name__} is given by position{write}.")
     for name in by_name:
         if name not in takes:
             raise TypeError(f"{join} has no argument {name}: it takes {taken}.")
@@ -138,6 +142,14 @@ def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) 
         f"{type(named).__name__} writes {writes.__name__}. Name a serde of {given.__name__}{example}, or convert the "
         f"{part}s first."
     )
+
+
+def check_same_builder(graph: Graph, other: Graph) -> None:
+    """Raise TopologyError unless both sides of an operator were made by one StreamsBuilder."""
+    if graph is not other:
+        raise TopologyError(
+            "The other side was made by another StreamsBuilder: read all topics of a topology with one builder."
+        )
 
 
 def check_keys_meet(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
@@ -13,6 +13,8 @@ from penstock.plan.nodes import Branch, NodeId, Split
 
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,13 @@ class Branched:
         return replace(self, name=name)
 
 
+class _Branches(dict[str, T]):
+    """The branches by name. The error for a name that it does not have lists the names that it has."""
+
+    def __missing__(self, name: str) -> NoReturn:
+        raise KeyError(f"There is no branch {name!r}. The branches, with the prefix of split(): {', '.join(self)}.")
+
+
 class BranchedKStream(Generic[K, V]):
     """A stream that is being split: a record goes to the first branch with a matching predicate (Kafka class:
     BranchedKStream); created by `KStream.split`.
@@ -74,11 +83,11 @@ class BranchedKStream(Generic[K, V]):
         of the branch, 0 for the default.
         """
         self._add(branched or Branched(), 0)
-        return dict(self._branches)
+        return _Branches(self._branches)
 
     def no_default_branch(self) -> dict[str, KStream[K, V]]:
         """Return the branches by name; all other records are dropped."""
-        return dict(self._branches)
+        return _Branches(self._branches)
 
     def _add(self, branched: Branched, number: int) -> None:
         name = self._split.name + (str(number) if branched.name is None else branched.name)

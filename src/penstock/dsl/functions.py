@@ -22,6 +22,7 @@ def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     role, _, arguments = form.partition("(")
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
+    _check_plain(function, role)
     signature = signature_of(function)
     if signature is not None:
         try:
@@ -44,6 +45,7 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
     forms = f"{role}({listed}) or {role}(key, {listed})"
     if not callable(function):
         raise TypeError(f"Expected a function {forms}, got {function!r}.")
+    _check_plain(function, role)
     signature = None if isinstance(function, type) else signature_of(function)
     if signature is None:
         return False
@@ -58,6 +60,14 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
             f"The {role} must be a function of {what}: write {forms}; {_shown(function, signature)} is neither."
         )
     return required == len(values) + 1
+
+
+def _check_plain(function: Callable[..., Any], role: str) -> None:
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"The {role} {function.__qualname__} is a coroutine function, which operators would call and never await: "
+            "write `def`, not `async def`."
+        )
 
 
 def _shown(function: Callable[..., Any], signature: inspect.Signature) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
 from penstock.config import StreamsConfig
-from penstock.dsl.arguments import inherited, option
+from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
@@ -259,6 +259,7 @@ class KStream(StreamJoins[K, V]):
         both share."""
         if not isinstance(other, KStream):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
+        check_same_builder(self._graph, other._graph)
         parents = tuple(dict.fromkeys((self._id, other._id)))
         id = self._graph.add(nodes.Merge(name=self._name(named, names.STREAM_MERGE), parents=parents))
         required = self._repartition_required or other._repartition_required

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, overload
 
-from penstock.dsl.arguments import check_by_name, check_fits, check_keys_meet, first, inherited, is_function, option
+from penstock.dsl.arguments import (
+    check_by_name,
+    check_fits,
+    check_keys_meet,
+    check_same_builder,
+    first,
+    inherited,
+    is_function,
+    option,
+)
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.global_table import GlobalKTable
 from penstock.dsl.graph import Graph
@@ -266,6 +275,7 @@ class StreamJoins(Generic[K, V]):
                 "JoinWindows.of_time_difference_with_no_grace(timedelta(minutes=5)). To join with the newest value of "
                 "each key instead, read the other topic as a table: builder.table(topic)."
             )
+        check_same_builder(self._graph, other._graph)
         check_keys_meet(self._graph, self._id, self._key_serde, other._id, other._key_serde)
         options = option(stream_joined, StreamJoined())
         options = inherited("StreamJoined", options, first(self._key_serde, other._key_serde), self._value_serde)
@@ -310,6 +320,7 @@ class StreamJoins(Generic[K, V]):
     ) -> KStream:
         with_key = takes_key(joiner, "joiner", ("value", "table_value"))
         options = inherited("Joined", option(joined, Joined()), self._key_serde, self._value_serde)
+        check_same_builder(self._graph, table._graph)
         check_keys_meet(self._graph, self._id, options.key_serde, table._id, table._key_serde)
         parent = self._copartitioned(options.name, options.key_serde, options.value_serde)
         prefix = names.STREAM_LEFT_JOIN if type.keeps_left else names.STREAM_JOIN

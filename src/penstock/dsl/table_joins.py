@@ -7,7 +7,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, Never, overload
 
-from penstock.dsl.arguments import check_by_name, check_keys_meet, first, inherited, is_function, option
+from penstock.dsl.arguments import (
+    check_by_name,
+    check_keys_meet,
+    check_same_builder,
+    first,
+    inherited,
+    is_function,
+    option,
+)
 from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
@@ -151,6 +159,7 @@ class TableJoins(Generic[K, V]):
     ) -> KTable:
         if not isinstance(other, TableJoins):
             raise TypeError(f"Expected a KTable to join with, got {other!r}.")
+        check_same_builder(self._graph, other._graph)
         if given and is_function(given[0]):  # the order of Java: extractor, then joiner
             raise TypeError(
                 "A join by foreign key takes the joiner first, and the foreign_key_extractor by name: "

@@ -4,6 +4,7 @@ time.
 
 from __future__ import annotations
 
+import inspect
 import typing
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -129,9 +130,17 @@ def _check(supplier: object, get: Callable[[], object], expected: type[Processor
     name = _name(supplier)
     first, second = get(), get()
     if not isinstance(first, expected):
-        raise TypeError(f"{name} returned {first!r} where a {expected.__name__} was expected.")
+        is_other = isinstance(first, Processor | FixedKeyProcessor)
+        method = "process_values" if expected is Processor else "process"
+        hint = f" {method}() takes this one." if is_other else ""
+        raise TypeError(f"{name} returned {first!r} where a {expected.__name__} was expected.{hint}")
     if type(first).process is expected.process:
         raise TypeError(f"{type(first).__qualname__} must define process(self, record).")
+    if inspect.iscoroutinefunction(first.process):
+        raise TypeError(
+            f"{type(first).__qualname__}.process is a coroutine function, which a task would call and never await: "
+            "write `def`, not `async def`."
+        )
     if first is second:
         raise ValueError(
             f"{name} generates single reference. {name}#get() must return a new object each time it is called."
