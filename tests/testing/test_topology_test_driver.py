@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -236,6 +237,15 @@ def test_topics_of_a_pattern_share_one_count_of_offsets() -> None:
             driver.create_input_topic(topic, STRING, STRING).pipe_input("k", "v")
         values = driver.create_output_topic("out", STRING, STRING).read_values_to_list()
         assert values == ["in-a 0", "in-b 1", "in-a 2"]
+
+
+def test_a_pattern_matches_no_topic_of_the_application_itself() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("audit-.*")).group_by(lambda key, value: value).count().to_stream().to("out")
+    config = {"application.id": "audit-app", **DEFAULTS}
+    with TopologyTestDriver(builder.build(), config) as driver:
+        driver.create_input_topic("audit-db", STRING, STRING).pipe_input("k", "v")
+        assert driver.create_output_topic("out", STRING, Serdes.long()).read_key_values_to_map() == {"v": 1}
 
 
 def test_stores_are_closed_with_the_driver_which_may_be_closed_twice() -> None:

@@ -19,6 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
 from penstock.host.batch_tracing import batch_tracing
+from penstock.host.layout import own_topics
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.plan.serde_check import check_serdes
@@ -78,6 +79,7 @@ class InlineHost:
         self._spec, self._config, self._clock = spec, config, clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        self._own_topics = own_topics(topology)
         self._topics: dict[str, None] = {}
         self._wait = self._wait_for(topic for source in self._sources for topic in source.topics)
         self._offsets: Counter[str] = Counter()
@@ -195,7 +197,9 @@ class InlineHost:
 
     def _source_of(self, topic: str) -> SourceSpec | None:
         for source in self._sources:
-            if topic in source.topics or (source.pattern is not None and source.pattern.fullmatch(topic)):
+            if topic in source.topics:
+                return source
+            if source.pattern is not None and source.pattern.fullmatch(topic) and topic not in self._own_topics:
                 return source
         return None
 
