@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -540,7 +541,55 @@ def test_an_error_behind_a_cache_names_the_processor_that_failed() -> None:
     driver = TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
     with driver, pytest.raises(ProcessorStateError, match="Failed to flush cache") as caught:
         driver.pipe_bytes("in", b"k", b"v", 0)
-    assert caught.value.__notes__ == ["Processor divide failed on an update that the cache forwarded to it."]
+    which, why = caught.value.__notes__
+    assert which == "Processor divide failed on an update that the cache forwarded to it."
+    assert why.startswith("ZeroDivisionError: ")
+    assert "counts.to_stream().map_values(lambda count: 1 // 0" in why
+
+
+def test_an_error_in_init_is_told_with_its_cause_and_the_line() -> None:
+    class Forgets(Processor):
+        def init(self, context: ProcessorContext) -> None:
+            context.get_state_store("counts")
+
+        def process(self, record: Record[Any, Any]) -> None: ...
+
+    builder = StreamsBuilder()
+    builder.stream("in").process(Forgets, named=Named.as_("forgets"))
+    with pytest.raises(StreamsError, match="failed to initialize processor forgets") as caught:
+        TopologyTestDriver(builder.build(), {"default.key.serde": S, "default.value.serde": S})
+    (note,) = caught.value.__notes__
+    assert "counts" in note
+    assert 'context.get_state_store("counts")' in note
+
+
+@pytest.mark.parametrize(
+    ("extractor", "told"),
+    [
+        (lambda record, time: record.value, "returned 'v' for the record at topic in, partition 0, offset 0: expected"),
+        (lambda record, time: record.missing, "AttributeError: .*missing"),
+    ],
+)
+def test_a_timestamp_extractor_that_fails_is_told(extractor: Any, told: str) -> None:
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(S, S, extractor)).to("out")
+    with TopologyTestDriver(builder.build(), {}) as driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    assert re.search(told, "\n".join((str(caught.value), *getattr(caught.value, "__notes__", ()))))
+
+
+@pytest.mark.parametrize("forwarded", [("v",), ("k", "v")])
+def test_what_is_no_record_cannot_be_forwarded(forwarded: Any) -> None:
+    class Forwards(Processor):
+        def process(self, record: Record[Any, Any]) -> None:
+            self.context.forward(*forwarded)
+
+    builder = StreamsBuilder()
+    builder.stream("in", Consumed.with_(S, S)).process(Forwards).to("out", Produced.with_(S, S))
+    with TopologyTestDriver(builder.build(), {}) as driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"v", 0)
+    expected = "Expected a Record, such as record.with_value(...) or Record(key, value, timestamp), got "
+    assert f"{expected}{forwarded[0]!r}" in "".join(caught.value.__notes__)
 
 
 def test_an_error_in_the_processor_of_a_global_store_names_node_and_record() -> None:

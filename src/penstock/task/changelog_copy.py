@@ -14,6 +14,7 @@ import numpy as np
 import orjson
 
 from penstock.config import StreamsConfig
+from penstock.errors import ProcessorStateError
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StoreBuilder
 from penstock.state.build import restore_store
@@ -141,6 +142,15 @@ class ChangelogCopy:
         """
         if None in batch.keys:
             batch = batch.take(np.array([row for row, key in enumerate(batch.keys) if key is not None], np.int64))
-        changes = restore_store(self._stores[store], self._config, self.base.view(store), self._metadata, batch)
+        try:
+            changes = restore_store(self._stores[store], self._config, self.base.view(store), self._metadata, batch)
+        except ProcessorStateError as error:
+            changelog = self._changelogs[store]
+            error.add_note(
+                f"Store {store} is restored from topic {changelog.topic}, partition {changelog.partition}, before "
+                f"offset {next_offset}. If the program has changed the kind of the store, give it another name, or "
+                "start over with penstock reset FILE."
+            )
+            raise
         self._offsets[self._changelogs[store]] = next_offset
         self.base.apply({store: changes}, self.stamp.encode())

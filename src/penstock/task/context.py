@@ -256,7 +256,11 @@ class NodeContext:
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
         """Hand `record` to every child in the order of their registration, or only to the child named; raises
-        StreamsError for an unknown child."""
+        StreamsError for an unknown child, TypeError for what is no Record."""
+        if not isinstance(record, Record):
+            raise TypeError(
+                f"Expected a Record, such as record.with_value(...) or Record(key, value, timestamp), got {record!r}."
+            )
         if child_name is None:
             for child in self._node.children:
                 child.process(record)

@@ -96,6 +96,17 @@ def user_line(error: BaseException) -> str | None:
     return f'File "{summary.filename}", line {summary.lineno}, in {summary.name}: {summary.line}'
 
 
+def told_cause(cause: BaseException, node: str, described: str) -> str:
+    """Return what failed, for a note: with the line of the user's function, or where the node was created if it was no
+    function of the user. described: the node, as `TaskContext.described` describes it."""
+    told = [f"{type(cause).__name__}: {cause}"]
+    if (line := user_line(cause)) is not None:
+        told.append(f"  {line}")
+    elif described != node:
+        told.append(f"The processor is {described}.")
+    return "\n".join(told)
+
+
 class ErrorHandling:
     """The handlers of one task."""
 

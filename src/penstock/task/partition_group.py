@@ -42,7 +42,7 @@ from penstock.record import (
     TopicPartition,
     running_maximum,
 )
-from penstock.task.error_handling import failed_record
+from penstock.task.error_handling import failed_record, told_cause
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 
@@ -336,6 +336,7 @@ class PartitionGroup:
     def _extract(self, partition: TopicPartition, batch: RecordBatch, extractor: TimestampExtractor) -> RecordBatch:
         partition_time = self.partition_times.get(partition, NO_TIMESTAMP)
         extracted: list[int] = []
+        name = self._sources[partition.topic].name
         rows = zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True)
         for row, (key, value, timestamp, offset) in enumerate(rows):
             record = ConsumerRecord(
@@ -351,9 +352,18 @@ class PartitionGroup:
                     f"Fatal user code error in TimestampExtractor callback for record {partition} at offset {offset}."
                 )
                 failure.failed_record = self._failed(record)
+                failure.add_note(told_cause(error, name, name))
+                raise failure from error
+            try:
+                partition_time = max(partition_time, time)
+            except TypeError as error:
+                failure = StreamsError(
+                    f"The timestamp extractor of {name} returned {time!r} for the record at topic {partition.topic}, "
+                    f"partition {partition.partition}, offset {offset}: expected a whole number of ms since the epoch."
+                )
+                failure.failed_record = self._failed(record)
                 raise failure from error
             extracted.append(time)
-            partition_time = max(partition_time, time)
         timestamps = np.array(extracted, np.int64)
         result = RecordBatch(batch.keys, batch.values, timestamps, batch.offsets, batch.headers)
         kept = np.flatnonzero(timestamps >= 0)

@@ -15,7 +15,7 @@ from penstock.state.build import build_store
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
-from penstock.task.error_handling import ProcessingError
+from penstock.task.error_handling import ProcessingError, told_cause
 
 
 class ProcessorStateManager:
@@ -75,6 +75,7 @@ class ProcessorStateManager:
                 failure = ProcessorStateError(f"{self._log_prefix}Failed to flush cache of store {name}")
                 if isinstance(error, ProcessingError):
                     failure.add_note(f"Processor {error.node} failed on an update that the cache forwarded to it.")
+                failure.add_note(told_cause(failed, name, name))
                 raise failure from failed
 
     def evict(self) -> None:

@@ -39,7 +39,7 @@ from penstock.serdes import BytesSerde, Serde, StringSerde
 from penstock.state.api import RecordContext
 from penstock.state.suppliers import KeyValueBytesStoreSupplier, LruMapBytesStoreSupplier
 from penstock.task.context import TaskContext
-from penstock.task.error_handling import ErrorHandling, ProcessingError
+from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 from penstock.windows import Windowed
@@ -79,7 +79,9 @@ class ProcessorNode:
         try:
             self.processor.init(self._task.node_context(self))
         except Exception as error:
-            raise StreamsError(f"failed to initialize processor {self.name}") from error
+            failure = StreamsError(f"failed to initialize processor {self.name}")
+            failure.add_note(told_cause(error, self.name, self._task.described(self.name)))
+            raise failure from error
         finally:
             self.initializing = False
 

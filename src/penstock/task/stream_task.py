@@ -31,7 +31,7 @@ from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
 from penstock.task.batch_tracing import BatchTrace, BatchTracing
 from penstock.task.context import NodeContext, TaskContext
-from penstock.task.error_handling import ErrorHandling, ProcessingError, user_line
+from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
 from penstock.task.order_trace import OrderTrace, TracedCommit
@@ -489,23 +489,12 @@ class StreamTask:
                     failure.message
                     or f"{self._log_prefix}Exception caught while punctuating processor '{schedule.node}'"
                 )
-                self._point_at_program(error, failure)
+                error.add_note(told_cause(failure.error, failure.node, self._context.described(failure.node)))
                 raise error from failure.error
             schedule.advance(now)
             context.schedules.put_back(schedule)
             punctuated = True
         return punctuated
-
-    def _point_at_program(self, error: StreamsError, failure: ProcessingError) -> None:
-        """Add what failed to `error`: with the line of the user's function, or where the node was created if it was no
-        function of the user."""
-        cause = failure.error
-        told = [f"{type(cause).__name__}: {cause}"]
-        if (line := user_line(cause)) is not None:
-            told.append(f"  {line}")
-        elif (described := self._context.described(failure.node)) != failure.node:
-            told.append(f"The processor is {described}.")
-        error.add_note("\n".join(told))
 
     def _call(self, schedule: Schedule, now: int) -> None:
         """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
@@ -529,7 +518,7 @@ class StreamTask:
             f"offset={metadata.offset}"
         )
         error.failed_record = failure.failed_record(metadata)
-        self._point_at_program(error, failure)
+        error.add_note(told_cause(failure.error, failure.node, self._context.described(failure.node)))
         raise error from failure.error
 
 
