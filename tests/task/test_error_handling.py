@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from penstock import (
     BufferConfig,
     Consumed,
+    Grouped,
     KStream,
     KTable,
     Materialized,
@@ -52,6 +53,10 @@ from tests.task.topologies import batch_of, sent, supplier, task_of
 
 S = Serdes.string()
 EXECUTIONS = ("auto", "record")
+def no_pair(key: Any, value: Any) -> Any:
+    return value
+
+
 CONTINUE = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
 
 
@@ -576,6 +581,14 @@ def test_a_timestamp_extractor_that_fails_is_told(extractor: Any, told: str) -> 
     with TopologyTestDriver(builder.build(), {}) as driver, pytest.raises(StreamsError) as caught:
         driver.pipe_bytes("in", b"k", b"v", 0)
     assert re.search(told, "\n".join((str(caught.value), *getattr(caught.value, "__notes__", ()))))
+
+
+def test_a_table_is_not_grouped_by_what_is_no_pair() -> None:
+    builder = StreamsBuilder()
+    builder.table("in", Consumed.with_(S, S)).group_by(no_pair, Grouped.with_(S, S)).count()
+    with TopologyTestDriver(builder.build(), {}) as driver, pytest.raises(StreamsError) as caught:
+        driver.pipe_bytes("in", b"k", b"abc", 0)
+    assert "The mapper returned 'abc' where a pair (key, value) was expected." in "".join(caught.value.__notes__)
 
 
 @pytest.mark.parametrize("forwarded", [("v",), ("k", "v")])

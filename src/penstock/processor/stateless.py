@@ -91,7 +91,7 @@ class StreamMap(BatchProcessor):
         pair = self._mapper(record.key, record.value)
         if pair is None:
             raise TypeError(NULL_NOT_ALLOWED)
-        key, value = _as_pair(pair)
+        key, value = as_pair(pair)
         self.context.forward(Record(key, value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -103,7 +103,7 @@ class StreamMap(BatchProcessor):
             keys = [key for key, _ in pairs]
             values = [value for _, value in pairs]
         except (TypeError, ValueError):  # something that is no pair: the careful way tells which row
-            checked = apply(_as_pair, (pairs,), _of_rows(failures, applied.kept))
+            checked = apply(as_pair, (pairs,), _of_rows(failures, applied.kept))
             kept = composed(applied.kept, checked.kept)
             rows = kept_rows(batch, kept)
             keys = [key for key, _ in checked.results]
@@ -165,7 +165,7 @@ class StreamFlatMap(BatchProcessor):
         pairs = self._mapper(record.key, record.value)
         if pairs is None:
             raise TypeError(NULL_NOT_ALLOWED)
-        for key, value in map(_as_pair, pairs):
+        for key, value in map(as_pair, pairs):
             self.context.forward(Record(key, value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -222,7 +222,8 @@ def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandle
     return lambda entry, error: failures(int(kept[entry]), error)
 
 
-def _as_pair(pair: Any) -> tuple[Any, Any]:
+def as_pair(pair: Any) -> tuple[Any, Any]:
+    """Return what a mapper returned as key and value; raises TypeError if it is no pair."""
     try:
         key, value = pair
     except (TypeError, ValueError) as error:
@@ -235,7 +236,7 @@ def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     try:
         return [(key, value) for key, value in listed]
     except (TypeError, ValueError):  # something that is no pair: the careful way says what it is
-        return [_as_pair(pair) for pair in listed]
+        return [as_pair(pair) for pair in listed]
 
 
 def _repeat(

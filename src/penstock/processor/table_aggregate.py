@@ -15,6 +15,7 @@ from penstock.errors import StreamsError
 from penstock.processor.aggregate import Aggregator, Initializer, Reducer
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
+from penstock.processor.stateless import as_pair
 from penstock.record import Change, Record
 
 _ONE_RECORD_SINCE = (3, 5)
@@ -57,7 +58,8 @@ class TableGroupBy(Processor):
             self._forward(record, new[0], Change(new[1], None, change.is_latest))
 
     def _pair(self, key: Any, value: Any) -> tuple[Any, Any] | None:
-        pair = None if value is None else self._mapper(key, value)
+        mapped = None if value is None else self._mapper(key, value)
+        pair = None if mapped is None else as_pair(mapped)
         return None if pair is None or pair[0] is None or pair[1] is None else pair
 
     def _forward(self, record: Record[Any, Change], key: Any, change: Change) -> None:
