@@ -9,11 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from penstock import Materialized, Serdes, StreamsBuilder, TimeWindows
+from penstock import Consumed, Materialized, Serdes, StateQueryRequest, StreamsBuilder, TimeWindows
 from penstock.application import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
@@ -687,3 +687,17 @@ def test_a_cell_that_runs_again_closes_the_application_that_it_has_started(
     assert "app: closing the application that this notebook has started before." in capsys.readouterr().err
     other.close()
     second.close()
+
+
+def test_a_query_that_is_no_query_is_refused_with_what_to_write() -> None:
+    builder = StreamsBuilder()
+    text = Consumed.with_(Serdes.string(), Serdes.string())
+    builder.stream("in", text).group_by_key().count(Materialized.as_("counts"))
+    streams: Any = KafkaStreams(builder.build(), {"application.id": "a", "penstock.host": "threads"})
+    name, uncalled = "counts", cast("Any", QueryableStoreTypes.key_value_store)
+    with pytest.raises(TypeError, match=r"got 'counts': write StoreQueryParameters.from_name_and_type\("):
+        streams.store(name)
+    with pytest.raises(TypeError, match=r"write StateQueryRequest.in_store\(\"counts\"\).with_query\("):
+        streams.query(StateQueryRequest.in_store(name))
+    with pytest.raises(TypeError, match=r"call it, such as QueryableStoreTypes.key_value_store\(\)"):
+        StoreQueryParameters.from_name_and_type(name, uncalled)

@@ -128,7 +128,13 @@ class RunningTopology(ABC):
             StreamsNotStartedError: the application was not started yet.
             RuntimeError: it neither runs nor rebalances.
             UnknownStateStoreError: the topology has no store of that name.
+            TypeError: `parameters` are no StoreQueryParameters.
         """
+        if not isinstance(parameters, StoreQueryParameters):
+            raise TypeError(
+                f"Expected StoreQueryParameters, got {parameters!r}: write StoreQueryParameters.from_name_and_type("
+                '"counts", QueryableStoreTypes.key_value_store()), for example.'
+            )
         state = self.state()
         if state not in _ANSWERING:
             raise RuntimeError(f"KafkaStreams is not running. State is {state.value}.")
@@ -143,7 +149,13 @@ class RunningTopology(ABC):
             UnknownStateStoreError: the topology has no store of that name.
             StreamsError: a key of the query is of another type than the serde of the store writes.
             UnsupportedOperationError: Kafka refuses such a query of such a store.
+            TypeError: `request` is no StateQueryRequest.
         """
+        if not isinstance(request, StateQueryRequest):
+            raise TypeError(
+                f"Expected a StateQueryRequest, got {request!r}: write "
+                'StateQueryRequest.in_store("counts").with_query(KeyQuery.with_key("a")), for example.'
+            )
         state = self.state()
         if state not in _ANSWERING:
             raise StreamsStoppedError(

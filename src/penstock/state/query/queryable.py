@@ -200,6 +200,13 @@ class StoreQueryParameters:
     partition: int | None = None
     stale_stores: bool = False
 
+    def __post_init__(self) -> None:
+        if callable(self.queryable_store_type):
+            raise TypeError(
+                f"Expected a type of stores, got {self.queryable_store_type!r}: call it, such as "
+                "QueryableStoreTypes.key_value_store()."
+            )
+
     @staticmethod
     def from_name_and_type(store_name: str, queryable_store_type: QueryableStoreType) -> StoreQueryParameters:
         """Ask for the store `store_name` as one of the type given, over all partitions."""

@@ -56,8 +56,8 @@ def existing_metadata(checkpoint: Checkpoint, missing: type[StreamsError]) -> Me
     metadata = checkpoint.read_metadata()
     if metadata is None:
         raise missing(
-            f"There is no checkpoint at {checkpoint.uri}: start the application first, with the same application.id, "
-            "state.dir and penstock.checkpoint.dir."
+            f"There is no checkpoint at {checkpoint.uri}: start the application first, on Spark, with the same "
+            "application.id, state.dir and penstock.checkpoint.dir. The threads host keeps no checkpoint."
         )
     return metadata
 
