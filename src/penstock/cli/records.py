@@ -99,7 +99,7 @@ def produce(
         typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be given again."),
     ] = None,
     timestamp: Annotated[
-        int | None, typer.Option("--timestamp", min=0, help="Timestamp of each record (ms); default: now.")
+        int | None, typer.Option("--timestamp", min=0, help="Timestamp of each record (ms); default, and 0: now.")
     ] = None,
     as_json: Annotated[
         bool,
