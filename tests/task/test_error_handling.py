@@ -57,6 +57,10 @@ def no_pair(key: Any, value: Any) -> Any:
     return value
 
 
+def no_topic(key: Any, value: Any, context: Any) -> Any:
+    return None
+
+
 CONTINUE = {"processing.exception.handler": LogAndContinueProcessingExceptionHandler}
 
 
@@ -581,6 +585,18 @@ def test_a_timestamp_extractor_that_fails_is_told(extractor: Any, told: str) -> 
     with TopologyTestDriver(builder.build(), {}) as driver, pytest.raises(StreamsError) as caught:
         driver.pipe_bytes("in", b"k", b"v", 0)
     assert re.search(told, "\n".join((str(caught.value), *getattr(caught.value, "__notes__", ()))))
+
+
+@pytest.mark.parametrize("execution", EXECUTIONS)
+def test_a_function_that_names_no_topic_is_an_error_with_sink_and_record(execution: str) -> None:
+    builder = StreamsBuilder()
+    nowhere: Any = no_topic
+    builder.stream("in").to(nowhere, Produced.as_("sink"))
+    task = task_of(builder.build(), execution=execution)
+    task.add_records("in", 0, batch_of(("k", "v", 1)))
+    told = "names the topics of sink sink returned None for the input record at topic in, partition 0, offset 0: "
+    with pytest.raises(StreamsError, match=told):
+        task.process()
 
 
 def test_a_table_is_not_grouped_by_what_is_no_pair() -> None:

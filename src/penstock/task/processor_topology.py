@@ -269,7 +269,7 @@ class SinkNode:
 
     def _route(self, record: Record[Any, Any], metadata: RecordMetadata) -> tuple[str, set[int] | None]:
         """Return the topic and what the partitioner says of the partitions (None: the default); raises StreamsError
-        for a partition that does not exist."""
+        for a topic without a name and a partition that does not exist."""
         spec = self.spec
         topic = spec.topic
         if topic is None:
@@ -277,6 +277,12 @@ class SinkNode:
                 raise StreamsError(f"Sink {self.name} has neither a topic nor a topic name extractor.")
             context = RecordContext(record.timestamp, record.headers, metadata)
             topic = spec.topic_extractor(record.key, record.value, context)
+            if not isinstance(topic, str):
+                raise StreamsError(
+                    f"The function that names the topics of sink {self._task.described(self.name)} returned {topic!r} "
+                    f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
+                    f"{metadata.offset}: expected the name of a topic."
+                )
         if spec.partitioner is None:
             return topic, None
         count = self._sender.partition_count(topic)
