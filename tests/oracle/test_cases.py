@@ -27,7 +27,7 @@ LEAST_RUN = {
     "naming": 139,
     "optimisation": 135,
     "processor": 66,
-    "record_context": 195,
+    "record_context": 203,
     "session_windows": 66,
     "sliding_windows": 57,
     "stateless": 92,
