@@ -23,7 +23,7 @@ LEAST_RUN = {
     "emit_final": 133,
     "errors": 79,
     "foreign_key_join": 50,
-    "handlers": 59,
+    "handlers": 62,
     "naming": 139,
     "optimisation": 135,
     "processor": 66,
