@@ -28,7 +28,7 @@ LEAST_RUN = {
     "optimisation": 135,
     "processor": 66,
     "record_context": 203,
-    "session_windows": 66,
+    "session_windows": 67,
     "sliding_windows": 57,
     "stateless": 92,
     "store_format": 30,
