@@ -36,7 +36,7 @@ LEAST_RUN = {
     "stream_global_join": 23,
     "stream_stream_join": 114,
     "stream_table_join": 45,
-    "suppress": 85,
+    "suppress": 90,
     "table_aggregate": 37,
     "table_table_join": 71,
     "tables": 56,
