@@ -210,14 +210,24 @@ class ProductionExceptionHandler(ExceptionHandler):
         origin: SerializationExceptionOrigin,
     ) -> Response:
         """Return what to do about `record`, key and value as objects, whose key or value (`origin`) cannot be
-        serialised: to fail, if this is not overridden."""
-        return Response.fail(self.dead_letter_queue_records(context, error))
+        serialised: to fail without a dead letter, if this is not overridden."""
+        return Response.fail()
 
 
 class DefaultProductionExceptionHandler(ProductionExceptionHandler):
     """Stops the application: the default (Kafka class: DefaultProductionExceptionHandler)."""
 
     def handle_error(self, context: ErrorHandlerContext, record: ProducerRecord, error: Exception) -> Response:
+        """Return that to fail."""
+        return Response.fail(self.dead_letter_queue_records(context, error))
+
+    def handle_serialization_error(
+        self,
+        context: ErrorHandlerContext,
+        record: ProducerRecord,
+        error: Exception,
+        origin: SerializationExceptionOrigin,
+    ) -> Response:
         """Return that to fail."""
         return Response.fail(self.dead_letter_queue_records(context, error))
 

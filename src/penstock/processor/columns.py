@@ -75,7 +75,10 @@ def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_er
         return []
     found = [row for row in range(start, len(results)) if results[row] is None]
     for row in found:
-        failures(row, TypeError(null_error))
+        try:
+            raise TypeError(null_error)
+        except TypeError as error:  # raised, so that it has the traceback that handlers show
+            failures(row, error)
     return found
 
 

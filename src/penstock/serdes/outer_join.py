@@ -31,6 +31,16 @@ class LeftOrRightValue(NamedTuple):
     value: Any
 
 
+class _ReadValue(LeftOrRightValue):
+    """A value that was read; data: the bytes that it was read from.
+
+    It is written as these: where records of one time and key wait in one list, the next one is added to bytes, and the
+    serde of the user does not see the others again, with the headers of that record.
+    """
+
+    data: bytes
+
+
 class TimestampedKeyAndJoinSideSerde(Serde[TimestampedKeyAndJoinSide]):
     """Writes and reads the keys (Kafka class: TimestampedKeyAndJoinSideSerde)."""
 
@@ -80,7 +90,9 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
         return any_uses_headers(self._left_serde, self._right_serde)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the value as bytes."""
+        """Return the value as bytes; one that was read as the bytes that it was read from."""
+        if isinstance(value, _ReadValue):
+            return value.data
         left, plain = value
         serde = inner_serde(self._left_serde if left else self._right_serde, "value")
         return (b"\x01" if left else b"\x00") + serde.serialize(topic, plain, headers)
@@ -89,4 +101,6 @@ class LeftOrRightValueSerde(Serde[LeftOrRightValue]):
         """Return the value."""
         left = data[0] == 1
         serde = inner_serde(self._left_serde if left else self._right_serde, "value")
-        return LeftOrRightValue(left, serde.deserialize(topic, data[1:], headers))
+        read = _ReadValue(left, serde.deserialize(topic, data[1:], headers))
+        read.data = data
+        return read

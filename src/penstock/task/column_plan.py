@@ -79,9 +79,15 @@ def column_plan(entry: Entry, topology: ProcessorTopology, able: frozenset[str],
 
     Without islands, only what follows from the batch can use a key-value store in the meantime; islands advance stream
     time between the rows, and so allow any punctuation. Where entries expire or are dropped it matters what others did
-    before. A node that forwards itself does so when nothing else is on its way.
+    before. A node that forwards itself does so when nothing else is on its way, after its batch: so no island is below
+    it, where stream time and the record in process would be those of an earlier row.
     """
     sharing_ever = sharing(topology.processors)
+    able -= {
+        node.name
+        for node in topology.processors
+        if _forwards_itself(node) and not all(below.name in able for below in _below(node))
+    }
     others = {node.name for node in topology.processors if not topology.key_value_stores.issuperset(node.stores)}
     able -= sharing(_below(entry)) | (sharing_ever & others)
     plan = _plan_of(entry, topology, able, errors)

@@ -11,7 +11,19 @@ from penstock import FixedKeyProcessor, FixedKeyProcessorSupplier, FixedKeyRecor
 from tests.oracle.interpreter.processors import PROCESSORS, Each
 from tests.oracle.interpreter.vocabulary import Words
 
-_NAMES = ("pass", "drop", "twice", "append", "stamp", "running_count", "refuse")
+_NAMES = (
+    "pass",
+    "drop",
+    "twice",
+    "append",
+    "stamp",
+    "running_count",
+    "refuse",
+    "show_headers",
+    "metadata",
+    "times",
+    "catch",
+)
 
 
 class FixedKeyEach(FixedKeyProcessor):

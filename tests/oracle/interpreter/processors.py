@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from penstock import (
+    AggregationWithHeaders,
+    Headers,
     Processor,
     ProcessorContext,
     ProcessorSupplier,
@@ -15,6 +18,7 @@ from penstock import (
     SessionWindow,
     StoreBuilder,
     ValueAndTimestamp,
+    ValueTimestampHeaders,
     Windowed,
 )
 from tests.oracle.interpreter import store_commands
@@ -113,6 +117,49 @@ class ScheduleCancel(Processor):
         self.context.forward(record)
 
 
+class PunctuateBoth(Processor):
+    """Punctuations of both types at one interval, that of wall-clock time scheduled first."""
+
+    def __init__(self, interval: int) -> None:
+        self._interval = interval
+
+    def init(self, context: ProcessorContext) -> None:
+        """Schedule both."""
+        super().init(context)
+        for name in ("wall_clock", "stream_time"):
+            context.schedule(self._interval, PUNCTUATION_TYPES[name], partial(self._punctuate, name))
+
+    def _punctuate(self, name: str, now: int) -> None:
+        self.context.forward(Record(name, f"{now} {_both_times(self.context)}", now))
+
+    def process(self, record: AnyRecord) -> None:
+        """Forward the record."""
+        self.context.forward(record)
+
+
+class PunctuateRefuse(Processor):
+    """Counts the firings of a punctuation; the one with number `refused_at` fails after it has forwarded."""
+
+    def __init__(self, type_: str, interval: int, refused_at: int) -> None:
+        self._type, self._interval, self._refused_at = type_, interval, refused_at
+
+    def init(self, context: ProcessorContext) -> None:
+        """Schedule the punctuation."""
+        super().init(context)
+        self._firings = 0
+        context.schedule(self._interval, PUNCTUATION_TYPES[self._type], self._punctuate)
+
+    def _punctuate(self, now: int) -> None:
+        self._firings += 1
+        self.context.forward(Record("tick", text(self._firings), now))
+        if self._firings == self._refused_at:
+            raise refused(self._firings)
+
+    def process(self, record: AnyRecord) -> None:
+        """Forward the record."""
+        self.context.forward(record)
+
+
 def _place(metadata: RecordMetadata | None) -> str:
     return "none" if metadata is None else f"{text(metadata.topic)}/{metadata.partition}/{metadata.offset}"
 
@@ -148,8 +195,84 @@ def _metadata(context: ProcessorContext, record: AnyRecord) -> None:
 
 
 def _times(context: ProcessorContext, record: AnyRecord) -> None:
-    times = f"stream={context.current_stream_time_ms()} system={context.current_system_time_ms()}"
-    context.forward(record.with_value(f"{text(record.value)} {times}"))
+    context.forward(record.with_value(f"{text(record.value)} {_both_times(context)}"))
+
+
+def _both_times(context: ProcessorContext) -> str:
+    return f"stream={context.current_stream_time_ms()} system={context.current_system_time_ms()}"
+
+
+def _show_headers(context: ProcessorContext, record: AnyRecord) -> None:
+    context.forward(record.with_value(f"{text(record.value)}{_headers(record.headers)}"))
+
+
+def _headers(headers: Headers) -> str:
+    return f"[{','.join(f'{name}={_decoded(value)}' for name, value in headers)}]"
+
+
+def _decoded(value: bytes | None) -> str:
+    return "null" if value is None else value.decode()
+
+
+def _catch(context: ProcessorContext, record: AnyRecord) -> None:
+    try:
+        context.forward(record)
+    except Exception:
+        context.forward(record.with_value("caught"))
+
+
+def _found(entry: Any) -> str:
+    match entry:
+        case ValueTimestampHeaders(value, timestamp):
+            return f"{text(value)}@{timestamp}{_headers(entry.headers)}"
+        case ValueAndTimestamp(value, timestamp):
+            return f"{text(value)}@{timestamp}"
+        case AggregationWithHeaders(aggregation, headers):
+            return f"{text(aggregation)}{_headers(headers)}"
+        case _:
+            return text(entry)
+
+
+def _timestamped_lookup(store_name: str) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        found = None if record.key is None else context.get_state_store(store_name).get(record.key)
+        context.forward(record.with_value(f"{text(record.value)}/{_found(found)}"))
+
+    return _each(body)
+
+
+def _window_lookup(store_name: str, time_from: int, time_to: int) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        shown = [text(record.value)]
+        if record.key is not None:
+            with context.get_state_store(store_name).fetch(record.key, time_from, time_to) as entries:
+                shown += [f"{start}={_found(entry)}" for start, entry in entries]
+        context.forward(record.with_value(";".join(shown)))
+
+    return _each(body)
+
+
+def _session_lookup(store_name: str) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        shown = [text(record.value)]
+        if record.key is not None:
+            with context.get_state_store(store_name).fetch(record.key) as entries:
+                shown += [f"{text(session)}={_found(value)}" for session, value in entries]
+        context.forward(record.with_value(";".join(shown)))
+
+    return _each(body)
+
+
+def _versioned_lookup(store_name: str) -> Callable[[], Processor]:
+    def body(context: ProcessorContext, record: AnyRecord) -> None:
+        shown = "none"
+        if record.key is not None:
+            store = context.get_state_store(store_name)
+            versions = store.get(record.key), store.get(record.key, record.timestamp)
+            shown = ",".join(map(store_commands.version, versions))
+        context.forward(record.with_value(f"{text(record.value)}/{shown}"))
+
+    return _each(body)
 
 
 def _dedupe(store_name: str) -> Callable[[], Processor]:
@@ -274,6 +397,14 @@ PROCESSORS = Words(
         "clear_headers": lambda: _each(lambda context, record: context.forward(record.with_headers(()))),
         "metadata": lambda: _each(_metadata),
         "times": lambda: _each(_times),
+        "show_headers": lambda: _each(_show_headers),
+        "catch": lambda: _each(_catch),
+        "punctuate_both": lambda *arguments: lambda: PunctuateBoth(*arguments),
+        "punctuate_refuse": lambda *arguments: lambda: PunctuateRefuse(*arguments),
+        "timestamped_lookup": _timestamped_lookup,
+        "window_lookup": _window_lookup,
+        "session_lookup": _session_lookup,
+        "versioned_lookup": _versioned_lookup,
         "dedupe": _dedupe,
         "running_count": _running_count,
         "table_lookup": _table_lookup,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.processor.value_transformer import ValueTransformerContext, ValueTransformerWithKey
+from tests.oracle.interpreter import functions
 from tests.oracle.interpreter.stores import plain
 from tests.oracle.interpreter.values import number, text
 from tests.oracle.interpreter.vocabulary import Words
@@ -47,6 +48,7 @@ VALUE_TRANSFORMERS = Words(
         "key_and_value": lambda: lambda: Transform(lambda k, v: f"{text(k)}:{text(v)}"),
         "append": lambda a: lambda: Transform(lambda k, v: text(v) + a),
         "null_if_contains": lambda a: lambda: Transform(lambda k, v: None if a in text(v) else v),
+        "refuse": lambda a: lambda: Transform(functions.VALUE_MAPPERS.makers["refuse"](a)),
         "running_count": lambda name: lambda: RunningCount(name),
     },
 )
