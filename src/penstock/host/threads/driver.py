@@ -24,7 +24,7 @@ from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, client_id
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
-from penstock.config import StreamsConfig, warn_without_effect
+from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import (
     ConfigError,
@@ -69,7 +69,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.host.topic_watch import TopicChanges, TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
-from penstock.host.turns import Turn, Turns
+from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
@@ -103,7 +103,7 @@ class ThreadsHost:
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
         make_membership: MakeMembership | None = None,
-        turns: Turns | None = None,
+        turns: ApplicationTurns | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
@@ -117,8 +117,8 @@ class ThreadsHost:
         self._built = built
         self._config = config
         self._make_membership = make_membership
-        self._turns = turns
-        self._turn: Turn | None = None
+        self._all_turns = turns
+        self._turns: TopologyTurns | None = None
         self._until_end = until_end
         self._restore_listener = restore_listener
         self._clock = clock or SystemClock()
@@ -201,8 +201,8 @@ class ThreadsHost:
         that was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._stopped.set()
-        if self._turn is not None:
-            self._turn.leave()  # the last runs wait for nobody
+        if self._turns is not None:
+            self._turns.leave()  # the last runs wait for nobody
         self._post(v.CloseRequested(leave_group))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(max(deadline - time.monotonic(), 0))
@@ -424,7 +424,8 @@ class ThreadsHost:
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
-            processing.turn,
+            processing.turns,
+            processing.worker_of,
         )
         opened.callback(polling.close)
         self._queries.begin(
@@ -459,10 +460,11 @@ class ThreadsHost:
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
         a thread."""
-        workers = self._config["num.stream.threads"]
+        workers, turns = self._config["num.stream.threads"], self._all_turns
         if workers > 1:
+            self._turns = None if turns is None else self._joined(turns.in_workers)
             try:
-                processes = WorkerProcesses(layout, self._directory.run, workers, runner, answer)
+                processes = WorkerProcesses(layout, self._directory.run, workers, runner, answer, self._turns)
             except StreamsError as error:
                 _log.warning(
                     "num.stream.threads is %d, but one thread of %s processes all its tasks, and uses one core: %s",
@@ -472,15 +474,13 @@ class ThreadsHost:
                 )
             else:
                 self._config["production.exception.handler"].configure(self._config)  # no task does it here
-                if _WEIGHT in self._config.given():
-                    warn_without_effect(_WEIGHT, "the operating system shares the cores between worker processes")
                 return processes
-        self._turn = None if self._turns is None else self._turns.join(self._weight())
-        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, self._turn)
+        self._turns = None if turns is None else self._joined(turns.in_threads)
+        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, self._turns)
 
-    def _weight(self) -> int | None:
-        """Return the weight that the topology was given, None for none."""
-        return int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None
+    def _joined(self, turns: Turns) -> TopologyTurns:
+        """Return the turns of this topology, with the weight that it was given."""
+        return turns.join(int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None)
 
     def _answered(self, positions: StatePositions, event: v.Event) -> None:
         """Give the answer of a task to the core."""

@@ -18,8 +18,10 @@ from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.sent_program import module_path
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
+from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.host.threads.workers.messages import Connection, LogLine, Open, OpenGlobal, Program, Ready
 from penstock.host.threads.workers.worker import OUT_OF_MEMORY
+from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 
@@ -60,6 +62,7 @@ class WorkerProcess:
         program: Program,
         answer: Callable[[v.Event], None],
         died: Callable[[str, int, list[WorkerAction]], None],
+        turn: Turn | None = None,
     ) -> None:
         """Start it; it is ready later.
 
@@ -69,10 +72,13 @@ class WorkerProcess:
             answer: takes the answers to what it does, in a thread of this process.
             died: called in the same thread if it ends without having been asked to: with how it ended, its pid, and
                 what it has not answered, that which it was doing first.
+            turn: what runs of tasks take; None if they take none. The updates of global stores, which each worker
+                has, take none.
         """
         self._name = name
         self._answer = answer
         self._died = died
+        self._turn = turn
         self._lock = threading.Lock()
         self._unanswered: deque[WorkerAction] = deque()
         self._busy_since_ms = 0
@@ -158,6 +164,8 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process; a function of the user that does not return ends with it."""
         self._is_closed = True
+        if self._turn is not None:
+            self._turn.leave()
         self._tasks.close()
         self._reads.close()
         self._sender.close(_END_SECONDS)
@@ -173,6 +181,11 @@ class WorkerProcess:
             return self._process.wait()
 
     def _send(self, message: object) -> None:
+        if self._turn is not None and _takes_turn(message):
+            self._turn.begin()
+            with self._lock:
+                if self._unanswered and self._unanswered[0] is message:
+                    self._busy_since_ms = elapsed_milliseconds()
         try:
             self._tasks.send(message)
         except OSError:  # it has ended, which the other thread sees
@@ -191,8 +204,10 @@ class WorkerProcess:
                             logging.getLogger(logger).log(level, "%s", text)
                     case event:
                         with self._lock:
-                            self._unanswered.popleft()
+                            action = self._unanswered.popleft()
                             self._busy_since_ms = elapsed_milliseconds()
+                        if self._turn is not None and _takes_turn(action):
+                            self._turn.end()
                         self._answer(event)
         except EOFError:
             pass
@@ -200,6 +215,8 @@ class WorkerProcess:
 
     def _ended(self) -> None:
         """Tell that it has ended, unless it was asked to."""
+        if self._turn is not None:
+            self._turn.leave()
         if self._is_closed:
             return
         how = _how(self._wait())
@@ -212,6 +229,10 @@ class WorkerProcess:
         self._ready.set()
         self._reads.close()
         self._died(how, self.pid, unanswered)
+
+
+def _takes_turn(action: object) -> bool:
+    return isinstance(action, v.Run) and action.task != GLOBAL_TASK
 
 
 def _how(code: int) -> str:

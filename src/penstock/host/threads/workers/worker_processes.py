@@ -42,6 +42,7 @@ from penstock.host.threads.workers.messages import (
 )
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerAction, WorkerDiedError, WorkerProcess
+from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import CUSTOM, StateStore
 from penstock.state.guarded import GuardedReads
@@ -59,11 +60,14 @@ class WorkerRefusedError(StreamsError):
 class WorkerProcesses:
     """Runs tasks in worker processes (implements Processing)."""
 
-    turn = None
-    """The operating system shares the cores between processes."""
-
     def __init__(
-        self, layout: Layout, run: str, workers: int, global_runner: TaskRunner, answer: Callable[[v.Event], None]
+        self,
+        layout: Layout,
+        run: str,
+        workers: int,
+        global_runner: TaskRunner,
+        answer: Callable[[v.Event], None],
+        turns: TopologyTurns | None = None,
     ) -> None:
         """Start the processes, and wait until they have loaded the program.
 
@@ -73,6 +77,7 @@ class WorkerProcesses:
             workers: how many.
             global_runner: runs the task of the global stores here.
             answer: takes the answers, in any thread.
+            turns: what runs take; None if they take none.
 
         Raises:
             StreamsError: the program cannot be sent to other processes, or they cannot load it.
@@ -83,6 +88,7 @@ class WorkerProcesses:
         level = logging.getLogger().getEffectiveLevel()
         self._program = Program(dump_program(layout, parts, "worker processes"), run, level)
         self._answer = answer
+        self.turns = turns
         self._lock = threading.Lock()
         self._open: dict[TaskId, WorkerProcess] = {}
         self._running: dict[TaskId, int] = {}
@@ -95,7 +101,7 @@ class WorkerProcesses:
         self._here: QueuedThread[TaskAction] = QueuedThread(f"penstock-{self._name}-global", self._do_here)
         self._workers: list[WorkerProcess] = []
         try:
-            self._workers.extend(self._started() for _ in range(workers))
+            self._workers.extend(self._started(number) for number in range(workers))
             refusals = [refusal for worker in self._workers if (refusal := worker.refusal())]
             if refusals:
                 raise WorkerRefusedError(f"A worker process could not load the program: {refusals[0]}")
@@ -163,11 +169,12 @@ class WorkerProcesses:
         """Return the worker of this number, a new one if it has died."""
         if not self._workers[number].is_alive:
             self._workers[number].close()
-            self._workers[number] = self._started()
+            self._workers[number] = self._started(number)
         return self._workers[number]
 
-    def _started(self) -> WorkerProcess:
-        return WorkerProcess(self._name, self._program, self._answered, self._died)
+    def _started(self, number: int) -> WorkerProcess:
+        turn = None if self.turns is None else self.turns.of_runner(number)
+        return WorkerProcess(self._name, self._program, self._answered, self._died, turn)
 
     def _ask(self, worker: WorkerProcess, action: WorkerAction) -> None:
         if not worker.do(action):
