@@ -32,7 +32,7 @@ from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition
@@ -96,7 +96,8 @@ class Workers:
         self._answers: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         self.errors: list[BaseException] = []
         runner = TaskRunner(self.layout, {})
-        self.processes = WorkerProcesses(self.layout, self.directory.run, number, runner, self._answers.put)
+        start = starter_of_workers(self.layout, self.directory.run)
+        self.processes = WorkerProcesses(self.layout, start, number, runner, self._answers.put)
 
     def do(self, action: TaskAction) -> v.Event:
         """Return the answer to `action`."""
@@ -359,7 +360,7 @@ def test_a_program_that_cannot_be_sent_is_refused_by_the_name_of_what_is_at_faul
     config = config_in(tmp_path)
     layout = layout_in(config, of)
     with pytest.raises(StreamsError, match=r"cannot be sent to worker processes: function .*locking.*`lock`"):
-        WorkerProcesses(layout, "", 2, TaskRunner(layout, {}), lambda _: None)
+        starter_of_workers(layout, "")
 
 
 PARENT = """

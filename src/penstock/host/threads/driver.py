@@ -66,7 +66,7 @@ from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.host.topic_watch import TopicChanges, TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
@@ -87,7 +87,6 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 _ENDS_MS = 3_000  # all members wait for the leader's answer
 _WEIGHT = "penstock.topology.weight"
 _REMOTE_DIR = "penstock.state.remote.dir"
-_MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 
 
@@ -464,7 +463,8 @@ class ThreadsHost:
         if workers > 1:
             self._turns = None if turns is None else self._joined(turns.in_workers)
             try:
-                processes = WorkerProcesses(layout, self._directory.run, workers, runner, answer, self._turns)
+                start = starter_of_workers(layout, self._directory.run)
+                processes = WorkerProcesses(layout, start, workers, runner, answer, self._turns)
             except StreamsError as error:
                 _log.warning(
                     "num.stream.threads is %d, but one thread of %s processes all its tasks, and uses one core: %s",
@@ -616,7 +616,7 @@ class _Application:
         about a worker process that has died, unless that goes on with the same task."""
         if isinstance(error, UnknownTopicOrPartitionError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
-        if isinstance(error, WorkerDiedError) and error.deaths < _MOST_DEATHS:
+        if isinstance(error, WorkerDiedError) and error.is_first:
             _log.warning("%s", error)
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         return v.Decided(self._listener.on_failure(error))
