@@ -32,7 +32,7 @@ from penstock.errors import (
     StreamsNotStartedError,
     UnknownTopologyError,
 )
-from penstock.host.turns import Turns
+from penstock.host.turns import ApplicationTurns
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT
 from penstock.plan.subtopology import BuiltTopology
@@ -51,7 +51,7 @@ class Hosts:
     def __init__(self) -> None:
         self.by_id: dict[str, TestHost] = {}
         self.configs: dict[str, StreamsConfig] = {}
-        self.turns: list[Turns] = []
+        self.turns: list[ApplicationTurns] = []
         self.refusal: StreamsError | None = None
         self.opening: Callable[[], object] = lambda: None
         """Called before a host is made."""
@@ -63,7 +63,7 @@ class Hosts:
         session: Any,
         until_end: bool = False,
         restore_listener: StateRestoreListener | None = None,
-        turns: Turns | None = None,
+        turns: ApplicationTurns | None = None,
     ) -> TestHost:
         self.opening()
         if turns is not None:

@@ -21,9 +21,10 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
 from penstock.host.api import Host, State
+from penstock.host.cores import cores_at_a_time
 from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
-from penstock.host.turns import Turns
+from penstock.host.turns import ApplicationTurns, Turns
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
@@ -132,7 +133,8 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         self._paused_at_ms: dict[str, int] = {}
         self._changing = threading.RLock()
         self._until_end = False
-        self._turns = Turns(SystemClock().nanoseconds)
+        clock = SystemClock()
+        self._turns = ApplicationTurns(Turns(clock.nanoseconds), Turns(clock.nanoseconds, cores_at_a_time()))
 
     # ---------------------------------------- start
 

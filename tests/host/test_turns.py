@@ -10,50 +10,88 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.turns import CREDIT_NS, LONGEST_NS, MOST_WAIT_NS, PATIENCE_NS, FairSchedule, Share, Turns
+from penstock.host.turns import (
+    CREDIT_NS,
+    LONGEST_NS,
+    MOST_WAIT_NS,
+    PATIENCE_NS,
+    FairSchedule,
+    Runner,
+    Share,
+    TopologyTurns,
+    Turns,
+)
 from tests.support.waiting import until
 
 MS = 1_000_000
 
 
 class Play:
-    """Topologies that always have something to process, which ask for their next run a while behind the last one."""
+    """Topologies that always have something to process, whose runners ask for their next run a while behind the last
+    one."""
 
-    def __init__(self, weights: Mapping[str, int], run_ms: Mapping[str, int], pause_ms: int = 0) -> None:
-        self.schedule, self.now = FairSchedule(), 0
-        self.shares = {name: Share(weight) for name, weight in weights.items()}
+    def __init__(
+        self,
+        weights: Mapping[str, int],
+        run_ms: Mapping[str, int],
+        pause_ms: int = 0,
+        places: int = 1,
+        runners: int | Mapping[str, int] = 1,
+    ) -> None:
+        self.schedule, self.now = FairSchedule(places), 0
         self.had: Counter[str] = Counter()
         self.order: list[str] = []
+        self.most_at_a_time = 0
+        self.longest_wait = 0
         self._run_ns = {name: ms * MS for name, ms in run_ms.items()}
         self._pause_ns = pause_ms * MS
-        self._asks_at = dict.fromkeys(weights, 0)
+        self._asks: list[tuple[int, str, Runner]] = []
+        self._running: list[tuple[int, str, Runner]] = []
+        self._waiting: list[tuple[str, Runner]] = []
+        for name, weight in weights.items():
+            share = Share(weight)
+            for _ in range(runners if isinstance(runners, int) else runners[name]):
+                self._asks.append((0, name, Runner(share)))
 
     def runs(self, number: int) -> None:
-        """Play so many runs, one after the other."""
-        for _ in range(number):
-            self._run()
+        """Play so many runs."""
+        while len(self.order) < number:
+            self._end()
+            self._ask()
+            wait = self._begin()
+            times = [at - self.now for at, _, _ in [*self._asks, *self._running]]
+            self.now += min([wait, *times])
 
-    def _run(self) -> None:
-        while True:
-            for name, at in self._asks_at.items():
-                if at <= self.now and not self.shares[name].is_waiting:
-                    self.schedule.ask(self.shares[name], self.now)
-            waits = {
-                name: self.schedule.wait_ns(share, self.now) for name, share in self.shares.items() if share.is_waiting
-            }
-            ready = [name for name, wait in waits.items() if wait == 0]
-            if ready:
-                break
-            comes = [at - self.now for name, at in self._asks_at.items() if name not in waits]
-            self.now += min([*waits.values(), *comes])
-        [name] = ready
-        share = self.shares[name]
-        self.schedule.begin(share, self.now)
-        self.now += self._run_ns[name]
-        self.schedule.end(share, self.now)
-        self.had[name] += self._run_ns[name]
-        self.order.append(name)
-        self._asks_at[name] = self.now + self._pause_ns
+    def _end(self) -> None:
+        for end in [each for each in self._running if each[0] <= self.now]:
+            self._running.remove(end)
+            _, name, runner = end
+            self.schedule.end(runner, self.now)
+            self.had[name] += self._run_ns[name]
+            self.order.append(name)
+            self._asks.append((self.now + self._pause_ns, name, runner))
+
+    def _ask(self) -> None:
+        for ask in [each for each in self._asks if each[0] <= self.now]:
+            self._asks.remove(ask)
+            _, name, runner = ask
+            self.schedule.ask(runner, self.now)
+            self._waiting.append((name, runner))
+
+    def _begin(self) -> int:
+        """Let those run that may; return after how long (ns) to ask again."""
+        waits = [0]
+        while self._waiting and 0 in waits:
+            waits = []
+            for name, runner in list(self._waiting):
+                waits.append(self.schedule.wait_ns(runner, self.now))
+                if waits[-1] == 0:
+                    self._waiting.remove((name, runner))
+                    self.schedule.begin(runner, self.now)
+                    self.longest_wait = max(self.longest_wait, self.now - runner.asked_at)
+                    self._running.append((self.now + self._run_ns[name], name, runner))
+                    self.most_at_a_time = max(self.most_at_a_time, len(self._running))
+        return min((wait for wait in waits if wait), default=LONGEST_NS)
 
 
 @pytest.mark.parametrize("pause_ms", [0, 1])
@@ -87,15 +125,67 @@ def test_each_has_its_share_and_its_turn_within_a_bound(topologies: Sequence[tup
     assert max(used) - min(used) <= 2 * longest
 
 
-def started(*weights: int) -> tuple[FairSchedule, list[Share]]:
-    """Return shares that have each had a run of 10 ms for their weight, one after the other."""
-    schedule, shares = FairSchedule(), [Share(weight) for weight in weights]
-    for share in shares:
-        schedule.ask(share, 0)
-    for share in shares:
-        schedule.begin(share, 0)
-        schedule.end(share, 10 * MS * share.weight)
-    return schedule, shares
+PLACES = st.integers(1, 4)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 50)), min_size=2, max_size=4), PLACES, st.integers(0, 2)
+)
+def test_worker_processes_share_the_cores_by_weight(
+    topologies: Sequence[tuple[int, int]], cores: int, pause_ms: int
+) -> None:
+    # Each topology could use all cores, so nothing but the weights limits it.
+    weights = {str(number): weight for number, (weight, _) in enumerate(topologies)}
+    run_ms = {str(number): run_ms for number, (_, run_ms) in enumerate(topologies)}
+    play = Play(weights, run_ms, places=cores, runners=cores)
+    play.runs(300)
+    longest = max(run_ms.values()) * MS
+    used = [play.had[name] / weight for name, weight in weights.items()]
+    assert max(used) - min(used) <= 2 * cores * longest
+    assert play.most_at_a_time == cores
+    assert play.longest_wait <= MOST_WAIT_NS + len(weights) * cores * longest
+
+
+def test_nobody_waits_if_there_is_a_core_for_each_worker_process() -> None:
+    play = Play({"heavy": 100, "light": 1}, {"heavy": 50, "light": 50}, pause_ms=3, places=4, runners=2)
+    play.runs(200)
+    assert play.longest_wait == 0
+    assert play.had["heavy"] == play.had["light"]
+
+
+def test_what_a_topology_with_few_worker_processes_cannot_use_is_for_the_others() -> None:
+    play = Play({"heavy": 100, "light": 1}, {"heavy": 50, "light": 50}, places=2, runners={"heavy": 1, "light": 3})
+    play.runs(200)
+    assert play.most_at_a_time == 2
+    assert play.had["heavy"] == pytest.approx(play.had["light"], rel=0.05)
+
+
+def test_a_topology_has_no_claim_to_cores_that_it_could_not_use() -> None:
+    schedule, now = FairSchedule(2), 0
+    share = Share(1)
+    one, later = Runner(share), Runner(share)
+    busy = Runner(Share(1))
+    for _ in range(100):  # it has one worker process with records, as has the other topology, which takes longer
+        for runner, ms in ((one, 10), (busy, 50)):
+            schedule.ask(runner, now)
+            assert schedule.wait_ns(runner, now) == 0
+            schedule.begin(runner, now)
+            schedule.end(runner, now + ms * MS)
+        now += 50 * MS
+    assert busy.share.used - share.used > 10 * CREDIT_NS
+    schedule.ask(later, now)
+    assert busy.share.used - share.used <= 2 * CREDIT_NS
+
+
+def started(*weights: int) -> tuple[FairSchedule, list[Runner]]:
+    """Return runners of topologies that have each had a run of 10 ms for their weight, one after the other."""
+    schedule, runners = FairSchedule(), [Runner(Share(weight)) for weight in weights]
+    for runner in runners:
+        schedule.ask(runner, 0)
+    for runner in runners:
+        schedule.begin(runner, 0)
+        schedule.end(runner, 10 * MS * runner.share.weight)
+    return schedule, runners
 
 
 def test_nobody_waits_for_a_topology_that_rests_or_does_not_come_back() -> None:
@@ -120,11 +210,11 @@ def test_a_topology_is_not_charged_for_a_turn_that_was_kept_while_nobody_waited(
     schedule.ask(light, 20 * MS)
     assert schedule.wait_ns(light, 20 * MS) > 0
     schedule.leave(light)
-    used, later = heavy.used, 1_000_000 * MS
+    used, later = heavy.share.used, 1_000_000 * MS
     schedule.ask(heavy, later)
     assert schedule.wait_ns(heavy, later) == 0
     schedule.begin(heavy, later)
-    assert heavy.used == used
+    assert heavy.share.used == used
 
 
 def test_a_topology_is_charged_for_no_longer_than_the_turn_is_kept_for_it() -> None:
@@ -133,9 +223,9 @@ def test_a_topology_is_charged_for_no_longer_than_the_turn_is_kept_for_it() -> N
     schedule.end(light, 20 * MS)
     schedule.ask(light, 20 * MS)
     assert schedule.wait_ns(light, 20 * MS) > 0
-    used = heavy.used
+    used = heavy.share.used
     schedule.begin(light, 1_000_000 * MS)  # its thread got no time before
-    assert heavy.used == used + PATIENCE_NS / heavy.weight
+    assert heavy.share.used == used + PATIENCE_NS / heavy.share.weight
 
 
 def test_a_rest_is_no_claim_to_more_than_a_moment() -> None:
@@ -166,7 +256,7 @@ def test_a_run_that_does_not_end_keeps_nobody_from_running() -> None:
     assert schedule.wait_ns(other, LONGEST_NS) == 0
     schedule.begin(other, LONGEST_NS)
     schedule.end(hung, 2 * LONGEST_NS)
-    third = Share(1)
+    third = Runner(Share(1))
     schedule.ask(third, LONGEST_NS)
     assert schedule.wait_ns(third, LONGEST_NS) > 0, "the other one has the turn"
 
@@ -184,11 +274,11 @@ def test_a_run_that_has_waited_for_long_goes_first_whatever_the_weights() -> Non
 # ---------------------------------------- threads
 
 
-class Runner:
+class Running:
     """A thread that takes one turn, and has it until it is let go."""
 
-    def __init__(self, turns: Turns, weight: int | None = 1) -> None:
-        self.turn = turns.join(weight)
+    def __init__(self, turns: TopologyTurns) -> None:
+        self.turns, self.turn = turns, turns.of_runner()
         self.has_begun, self.let_go = threading.Event(), threading.Event()
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
@@ -204,49 +294,93 @@ class Runner:
         assert not self.thread.is_alive()
 
 
-def asked(runner: Runner) -> None:
-    assert until(lambda: runner.turn.share.is_waiting)
+def asked(running: Running) -> None:
+    assert until(lambda: running.turn.runner.is_waiting)
 
 
 def test_one_runs_at_a_time_and_the_end_of_a_run_wakes_the_next() -> None:
     turns = Turns(lambda: 0)
-    first = Runner(turns)
+    first = Running(turns.join(1))
     assert first.has_begun.wait(60)
-    second = Runner(turns)
+    second = Running(turns.join(1))
     asked(second)
     assert not second.has_begun.is_set()
     first.end()
-    first.turn.rest()
+    first.turns.rest()
     assert second.has_begun.wait(60)
     second.end()
 
 
+def test_as_many_run_at_a_time_as_there_are_places() -> None:
+    turns = Turns(lambda: 0, places=2)
+    of_one = turns.join(1)
+    first, second = Running(of_one), Running(turns.join(1))
+    assert first.has_begun.wait(60)
+    assert second.has_begun.wait(60)
+    third = Running(of_one)
+    asked(third)
+    assert not third.has_begun.is_set()
+    second.end()
+    second.turns.rest()
+    assert third.has_begun.wait(60)
+    third.end()
+    first.end()
+
+
 def test_the_turn_is_released_where_a_run_raises() -> None:
     turns = Turns(lambda: 0)
-    turn = turns.join(1)
-    with pytest.raises(ValueError, match="of the user"), turn.taken():
+    of_one = turns.join(1)
+    with pytest.raises(ValueError, match="of the user"), of_one.of_runner().taken():
         raise ValueError("of the user")
-    turn.rest()
-    other = Runner(turns)
+    of_one.rest()
+    other = Running(turns.join(1))
     assert other.has_begun.wait(60)
     other.end()
 
 
 def test_a_topology_that_leaves_waits_for_nobody() -> None:
     turns = Turns(lambda: 0)
-    first = Runner(turns)
+    first = Running(turns.join(1))
     assert first.has_begun.wait(60)
-    second = Runner(turns)
+    second = Running(turns.join(1))
     asked(second)
-    second.turn.leave()
+    second.turns.leave()
     assert second.has_begun.wait(60)
     second.end()
     first.end()
 
 
+def test_the_turn_of_a_worker_process_that_has_died_is_free() -> None:
+    turns = Turns(lambda: 0)
+    of_one = turns.join(1)
+    dead = of_one.of_runner()
+    dead.begin()
+    other = Running(turns.join(1))
+    asked(other)
+    dead.leave()
+    assert other.has_begun.wait(60)
+    other.end()
+    dead.begin()  # by the thread that does not know yet: nobody waits for it
+    dead.end()
+    in_its_place = Running(of_one)
+    assert in_its_place.has_begun.wait(60)
+    in_its_place.end()
+
+
+def test_time_without_a_turn_counts_and_nobody_waits_for_it() -> None:
+    turns = Turns(lambda: 0)
+    committing, other = turns.join(2), turns.join(1)
+    runner = committing.of_runner()
+    with runner.taken():
+        committing.count(10 * MS)
+    assert runner.runner.share.used == 5 * MS
+    with other.of_runner().taken():
+        assert turns.waiting() == 0
+
+
 def test_there_are_no_turns_while_no_topology_has_been_given_a_weight() -> None:
     turns = Turns(lambda: 0)
-    first, second = Runner(turns, None), Runner(turns, None)
+    first, second = Running(turns.join(None)), Running(turns.join(None))
     assert first.has_begun.wait(60)
     assert second.has_begun.wait(60)
     first.end()

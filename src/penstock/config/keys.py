@@ -240,8 +240,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1),
             1,
             "low",
-            "Share of a named topology in the processing time of an ordinary process, relative to that of the others, "
-            "while several have records to process.",
+            "Share of a named topology in the processing time of an ordinary process and its workers, relative to "
+            "that of the others, while several have records to process.",
         ),
         ConfigKey(
             "penstock.task.slice.ms",

@@ -13,7 +13,7 @@ from penstock import extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.api import Host, StateQueries
-from penstock.host.turns import Turns
+from penstock.host.turns import ApplicationTurns
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener
@@ -49,7 +49,7 @@ def open_host(
     session: Any = None,
     until_end: bool = False,
     restore_listener: StateRestoreListener | None = None,
-    turns: Turns | None = None,
+    turns: ApplicationTurns | None = None,
 ) -> Host:
     """Return the host that `penstock.host` names, not yet started.
 

@@ -13,9 +13,11 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Phase
 from penstock.host.threads.polling import Polling
+from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT
+from tests.support.waiting import until
 
 TASK = TaskId(0, 0)
 PARTITION = TopicPartition("in", 0)
@@ -175,3 +177,46 @@ def test_the_core_learns_only_of_ends_that_the_last_record_does_not_show() -> No
 
 def test_the_core_learns_of_each_end_of_a_partition_that_tasks_wait_for() -> None:
     assert ends_told(True, ([3, 4], 5), ([5], 6)) == [5, 6]
+
+
+class _Committing:
+    """Ends behind the commit of its task."""
+
+    phase = Phase.PREPARING
+
+    def wants_records(self) -> bool:
+        return False
+
+    def next_due_ms(self) -> int | None:
+        return None
+
+    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+        return [v.End(None)] if isinstance(event, v.Prepared) else [v.Prepare(TASK, now)]
+
+
+def test_what_a_commit_flushes_counts_as_time_of_its_topology() -> None:
+    of_all = Turns(lambda: 0)
+    committing, other, holding = of_all.join(1), of_all.join(1), of_all.join(1)
+    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
+    workers: Any = SimpleNamespace(do=lambda action: polling.post(v.Prepared(TASK, (), {}, nanoseconds=1)))
+    parts: Any = _Committing(), None, None, membership, workers, None
+    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures, committing)
+    polling.run()
+    order: list[str] = []
+
+    def run(name: str, turns: TopologyTurns) -> None:
+        with turns.of_runner().taken():
+            order.append(name)
+        turns.rest()
+
+    runs = [("committing", committing), ("other", other)]
+    threads = [threading.Thread(target=run, args=each, daemon=True) for each in runs]
+    with holding.of_runner().taken():
+        for number, thread in enumerate(threads, 1):
+            thread.start()
+            assert until(lambda number=number: of_all.waiting() == number)  # type: ignore[misc]  # bound in the loop
+    holding.rest()
+    for thread in threads:
+        thread.join(60)
+    assert order == ["other", "committing"]

@@ -32,6 +32,9 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
         (faults.leave_transactions_open, 101),
         (faults.punctuate_without_a_commit, 17),
         (faults.read_on_where_nothing_is, 33),
+        (faults.forget_what_a_dead_worker_had_to_do, 4),
+        (faults.commit_without_the_task_of_a_dead_worker, 4),
+        (faults.keep_what_was_sent_before_an_error, 20),
     ],
 )
 def test_a_fault_is_found(

@@ -32,7 +32,8 @@ from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
+from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition
@@ -87,7 +88,9 @@ def topology() -> Topology:
 class Workers:
     """Two processes, each action answered before the next (implements inline.Processing)."""
 
-    def __init__(self, directory: Path, number: int = 2, **settings: Any) -> None:
+    def __init__(
+        self, directory: Path, number: int = 2, turns: TopologyTurns | None = None, **settings: Any
+    ) -> None:
         self.config = config_in(directory, **settings)
         self.layout = layout_in(self.config)
         self.directory = StateDirectory(self.config)
@@ -96,7 +99,8 @@ class Workers:
         self._answers: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         self.errors: list[BaseException] = []
         runner = TaskRunner(self.layout, {})
-        self.processes = WorkerProcesses(self.layout, self.directory.run, number, runner, self._answers.put)
+        start = starter_of_workers(self.layout, self.directory.run)
+        self.processes = WorkerProcesses(self.layout, start, number, runner, self._answers.put, turns)
 
     def do(self, action: TaskAction) -> v.Event:
         """Return the answer to `action`."""
@@ -278,6 +282,38 @@ def test_a_worker_that_dies_is_replaced_and_its_tasks_go_on(
     assert "task 1_1" in str(workers.errors[0])
 
 
+def test_a_worker_that_dies_leaves_its_turn_to_others(tmp_path: Path) -> None:
+    turns = Turns(lambda: 0)  # of one place; no turn ends by time
+    other = turns.join(1)
+    had_turn: list[bool] = []
+
+    class Observed(Workers):
+        def answer(self) -> v.Event:
+            event = super().answer()
+            if isinstance(event, v.Failed):
+                thread = threading.Thread(target=self._take_turn, daemon=True)
+                thread.start()
+                thread.join(SECONDS)
+                had_turn.append(not thread.is_alive())
+            return event
+
+        def _take_turn(self) -> None:
+            with other.of_runner().taken():
+                pass
+            other.rest()
+
+    workers = Observed(tmp_path / "state", turns=turns.join(1))
+    try:
+        play = Play(workers)
+        play.write("a b", f"die:{tmp_path / 'once'}", "b")
+        play.instance.run()
+        assert play.counts() == {"a": 1, "b": 2, "die": 1}
+        assert had_turn == [True]
+        play.end()
+    finally:
+        workers.close()
+
+
 def test_a_worker_whose_function_does_not_return_is_ended_and_its_tasks_go_on(
     play: Play, workers: Workers, tmp_path: Path
 ) -> None:
@@ -359,7 +395,7 @@ def test_a_program_that_cannot_be_sent_is_refused_by_the_name_of_what_is_at_faul
     config = config_in(tmp_path)
     layout = layout_in(config, of)
     with pytest.raises(StreamsError, match=r"cannot be sent to worker processes: function .*locking.*`lock`"):
-        WorkerProcesses(layout, "", 2, TaskRunner(layout, {}), lambda _: None)
+        starter_of_workers(layout, "")
 
 
 PARENT = """

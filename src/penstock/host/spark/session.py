@@ -29,6 +29,7 @@ from pyspark.sql import SparkSession
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError, StreamsError
+from penstock.host.cores import cores
 from penstock.host.spark.versions import FEATURES
 from penstock.private_files import open_private, private_directory, temporary_directory
 
@@ -201,14 +202,6 @@ def check_java() -> None:
             f"Spark needs Java {MINIMUM_JAVA} or newer, and {java} is "
             f"{version.group() if version else answer or 'unknown'}. {hint}"
         )
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # macOS has no such call
-        return os.cpu_count() or 1
 
 
 def make_session(config: StreamsConfig, directory: Path) -> SparkSession:

@@ -24,7 +24,7 @@ from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, client_id
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
-from penstock.config import StreamsConfig, warn_without_effect
+from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import (
     ConfigError,
@@ -66,10 +66,10 @@ from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
-from penstock.host.threads.workers.worker_processes import WorkerProcesses
+from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.host.topic_watch import TopicChanges, TopicWatch
 from penstock.host.topics import check_sink_topics, named_topics, source_topics
-from penstock.host.turns import Turn, Turns
+from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.serde_check import check_serdes
@@ -87,7 +87,6 @@ MakeMembership = Callable[[Layout, StreamsConfig, Post], Membership]
 _ENDS_MS = 3_000  # all members wait for the leader's answer
 _WEIGHT = "penstock.topology.weight"
 _REMOTE_DIR = "penstock.state.remote.dir"
-_MOST_DEATHS = 3  # of worker processes that run the same task, without a commit of it between them
 _CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
 
 
@@ -103,7 +102,7 @@ class ThreadsHost:
         restore_listener: StateRestoreListener | None = None,
         clock: Clock | None = None,
         make_membership: MakeMembership | None = None,
-        turns: Turns | None = None,
+        turns: ApplicationTurns | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
@@ -117,8 +116,8 @@ class ThreadsHost:
         self._built = built
         self._config = config
         self._make_membership = make_membership
-        self._turns = turns
-        self._turn: Turn | None = None
+        self._all_turns = turns
+        self._turns: TopologyTurns | None = None
         self._until_end = until_end
         self._restore_listener = restore_listener
         self._clock = clock or SystemClock()
@@ -206,8 +205,8 @@ class ThreadsHost:
         that was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
         self._stopped.set()
-        if self._turn is not None:
-            self._turn.leave()  # the last runs wait for nobody
+        if self._turns is not None:
+            self._turns.leave()  # the last runs wait for nobody
         self._post(v.CloseRequested(leave_group))
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(max(deadline - time.monotonic(), 0))
@@ -429,7 +428,8 @@ class ThreadsHost:
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
-            processing.turn,
+            processing.turns,
+            processing.worker_of,
         )
         opened.callback(polling.close)
         self._queries.begin(
@@ -464,10 +464,12 @@ class ThreadsHost:
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in
         a thread."""
-        workers = self._config["num.stream.threads"]
+        workers, turns = self._config["num.stream.threads"], self._all_turns
         if workers > 1:
+            self._turns = None if turns is None else self._joined(turns.in_workers)
             try:
-                processes = WorkerProcesses(layout, self._directory.run, workers, runner, answer)
+                start = starter_of_workers(layout, self._directory.run)
+                processes = WorkerProcesses(layout, start, workers, runner, answer, self._turns)
             except StreamsError as error:
                 _log.warning(
                     "num.stream.threads is %d, but one thread of %s processes all its tasks, and uses one core: %s",
@@ -477,15 +479,13 @@ class ThreadsHost:
                 )
             else:
                 self._config["production.exception.handler"].configure(self._config)  # no task does it here
-                if _WEIGHT in self._config.given():
-                    warn_without_effect(_WEIGHT, "the operating system shares the cores between worker processes")
                 return processes
-        self._turn = None if self._turns is None else self._turns.join(self._weight())
-        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, self._turn)
+        self._turns = None if turns is None else self._joined(turns.in_threads)
+        return ProcessingThread(f"penstock-{self._application_id}-processing", runner, answer, self._turns)
 
-    def _weight(self) -> int | None:
-        """Return the weight that the topology was given, None for none."""
-        return int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None
+    def _joined(self, turns: Turns) -> TopologyTurns:
+        """Return the turns of this topology, with the weight that it was given."""
+        return turns.join(int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None)
 
     def _answered(self, positions: StatePositions, event: v.Event) -> None:
         """Give the answer of a task to the core."""
@@ -621,7 +621,7 @@ class _Application:
         about a worker process that has died, unless that goes on with the same task."""
         if isinstance(error, UnknownTopicOrPartitionError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
-        if isinstance(error, WorkerDiedError) and error.deaths < _MOST_DEATHS:
+        if isinstance(error, WorkerDiedError) and error.is_first:
             _log.warning("%s", error)
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         return v.Decided(self._listener.on_failure(error))

@@ -20,7 +20,8 @@ from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output, OutputAction
 from penstock.host.threads.processing import TaskAction
 from penstock.host.threads.restoring import RestoreAction
-from penstock.host.turns import Turn
+from penstock.host.threads.task_manager import WorkerOf
+from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 
@@ -86,11 +87,13 @@ class Polling:
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
         figures: Figures,
-        turn: Turn | None = None,
+        turns: TopologyTurns | None = None,
+        worker_of: WorkerOf = lambda _: 0,
     ) -> None:
         """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures. turn:
-        that runs take, for which others wait no longer when there is nothing to run; None if they take none."""
+        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures. turns:
+        that runs take, for which others wait no longer when there is nothing to run, and among which the flushes of
+        commits count; None if they take none. worker_of: as for the core."""
         self._instance = instance
         self._consumer = consumer
         self._output = output
@@ -109,7 +112,8 @@ class Polling:
         self._ended: v.End | None = None
         self._ticked_at = 0
         self._figures = figures
-        self._turn = turn
+        self._turns = turns
+        self._worker_of = worker_of
 
     def post(self, event: v.Event) -> None:
         """Give an event to the core; from any thread."""
@@ -136,14 +140,15 @@ class Polling:
         with suppress(queue.Empty):
             if self._out and not self._instance.wants_records():
                 return self._events.get(timeout=wait_ms / 1000)
-            if not self._out and self._turn is not None:
+            if self._out or self._turns is not None:
                 if self._poll(0):
                     return self._events.get_nowait()
-                self._turn.rest()
-            if self._poll(0 if self._out else wait_ms):
-                return self._events.get_nowait()
+                if self._turns is not None:
+                    self._turns.rest({self._worker_of(task) for task in self._out if task is not None})
             if self._out:
                 return self._events.get(timeout=min(wait_ms / 1000, _BUSY_SECONDS))
+            if self._poll(wait_ms):
+                return self._events.get_nowait()
         return self._tick()
 
     def _tick(self) -> v.Tick | None:
@@ -208,6 +213,8 @@ class Polling:
 
     def _handle(self, event: v.Event) -> None:
         self._crash_point(event)
+        if self._turns is not None and isinstance(event, v.Prepared):
+            self._turns.count(event.nanoseconds)
         match event:
             case v.Ran(task) | v.Started(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task):
                 self._out.discard(task)

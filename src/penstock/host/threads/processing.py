@@ -20,7 +20,7 @@ from penstock.host.task_measuring import TaskMeasuring
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
-from penstock.host.turns import Turn
+from penstock.host.turns import TopologyTurns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.plan.subtopology import TaskId
@@ -104,8 +104,8 @@ class Processing(OpenTasks, Protocol):
         ...
 
     @property
-    def turn(self) -> Turn | None:
-        """What each run takes where topologies share the processing time of this process; None if they do not."""
+    def turns(self) -> TopologyTurns | None:
+        """What runs take where topologies share the processing time of this process; None if they do not."""
         ...
 
     def workers(self) -> dict[TaskId, str]:
@@ -275,18 +275,19 @@ class ProcessingThread:
     """One thread that runs all tasks (implements Processing)."""
 
     def __init__(
-        self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turn: Turn | None = None
+        self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turns: TopologyTurns | None = None
     ) -> None:
-        """Start. answer: takes the answers, in the thread. turn: what each run takes; None if it takes none."""
+        """Start. answer: takes the answers, in the thread. turns: what runs take; None if they take none."""
         self._runner = runner
-        self.turn = turn
+        self.turns = turns
+        self._turn = None if turns is None else turns.of_runner()
         self._name = name
         self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(self._done(action)))
 
     def _done(self, action: TaskAction) -> v.Event:
-        if self.turn is None or not isinstance(action, v.Run):
+        if self._turn is None or not isinstance(action, v.Run):
             return self._runner.do(action)
-        with self.turn.taken():
+        with self._turn.taken():
             return self._runner.do(action)
 
     @property
@@ -332,8 +333,8 @@ class ProcessingThread:
     def close(self) -> None:
         """End the thread; a function of the user that does not return keeps it, and the program does not wait for
         that."""
-        if self.turn is not None:
-            self.turn.leave()
+        if self.turns is not None:
+            self.turns.leave()
         self._thread.close(LAST_SECONDS)
 
 
@@ -463,6 +464,7 @@ class ActiveStreamTask:
 
     def prepare(self, now_ms: int) -> v.Prepared:
         """Flush the caches, and keep the changes for `apply`."""
+        began = time.perf_counter_ns()
         commit = self._task.prepare_commit()
         self._changes, self._metadata = commit.changes, commit.checkpoint.processor_metadata
         changelog = [
@@ -477,7 +479,8 @@ class ActiveStreamTask:
         dropped = sum(commit.dropped_records.values())
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]
-        return v.Prepared(self._id, output, offsets, measured, commit.sensors, dropped - before)
+        took = time.perf_counter_ns() - began
+        return v.Prepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
 
     def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes of the commit to the base, with how far the changelogs have them."""

@@ -168,7 +168,8 @@ class Ran:
 @dataclass(frozen=True)
 class Prepared:
     """A task has flushed its caches: what it sent, with the records for its changelogs, and the offsets to be
-    committed. measured, sensors, dropped: since it was prepared before, by operation; the number of records dropped."""
+    committed. measured, sensors, dropped: since it was prepared before, by operation; the number of records dropped.
+    nanoseconds: how long that took."""
 
     task: TaskId
     output: Sequence[PartitionBatch]
@@ -176,6 +177,7 @@ class Prepared:
     measured: Mapping[str, Measurement] = field(default_factory=dict)
     sensors: Sequence[SensorReport] = ()
     dropped: int = 0
+    nanoseconds: int = 0
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,13 @@ from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import TaskMigratedError
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.member import Member, SyncAnswered
-from penstock.host.threads.output import ExactlyOnceOutput
+from penstock.host.threads.output import ExactlyOnceOutput, OutputAction
 from penstock.host.threads.subscription import follow
 from penstock.host.threads.task_manager import ActiveTask
-from penstock.host.threads.vocabulary import Ran
+from penstock.host.threads.vocabulary import Abort, Event, Prepare, Prepared, Ran
+from penstock.host.threads.workers.messages import WorkerAction
+from penstock.host.threads.workers.worker_process import WorkerDiedError
+from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.record import TopicPartition
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import SimulatedAdmin
@@ -107,6 +110,34 @@ def read_on_where_nothing_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Instance, "_position_reset", lambda *_: None)
 
 
+def forget_what_a_dead_worker_had_to_do(patch: pytest.MonkeyPatch) -> None:
+    """Do not answer what a worker process was asked for that has died."""
+    patch.setattr(WorkerProcesses, "_died", lambda *_: None)
+
+
+def commit_without_the_task_of_a_dead_worker(patch: pytest.MonkeyPatch) -> None:
+    """Commit the output of a task without its offsets and changelogs, which nobody has flushed."""
+    undone = WorkerProcesses._undone
+
+    def committing(processes: Any, action: WorkerAction, error: WorkerDiedError) -> bool:
+        if not isinstance(action, Prepare):
+            return undone(processes, action, error)
+        processes._answer(Prepared(action.task, (), {}))
+        return True
+
+    patch.setattr(WorkerProcesses, "_undone", committing)
+
+
+def keep_what_was_sent_before_an_error(patch: pytest.MonkeyPatch) -> None:
+    """Go on with the transaction of tasks that were opened again from the last commit."""
+    do = ExactlyOnceOutput.do
+
+    def keeping(output: Any, action: OutputAction) -> Event | None:
+        return None if isinstance(action, Abort) and not output._has_failed else do(output, action)
+
+    patch.setattr(ExactlyOnceOutput, "do", keeping)
+
+
 FAULTS = (
     commit_as_nobody,
     commit_as_whoever_it_is_now,
@@ -116,4 +147,7 @@ FAULTS = (
     leave_transactions_open,
     punctuate_without_a_commit,
     read_on_where_nothing_is,
+    forget_what_a_dead_worker_had_to_do,
+    commit_without_the_task_of_a_dead_worker,
+    keep_what_was_sent_before_an_error,
 )

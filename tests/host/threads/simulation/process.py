@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from kio.schema.errors import ErrorCode
 
@@ -23,11 +23,13 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.instance import Instance, Phase, Settings
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
-from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.processing import TaskAction, TaskRunner
 from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.task_manager import Limits, WorkerOf
+from penstock.host.threads.workers.worker_process import WorkerDiedError
+from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
@@ -42,6 +44,7 @@ from tests.host.threads.simulation.clients import (
     SimulatedFetcher,
     SimulatedTransactionalProducer,
 )
+from tests.host.threads.simulation.workers import Deaths, SimulatedWorker, starter
 from tests.host.threads.simulation.world import Killed, World
 
 R = TypeVar("R")
@@ -93,6 +96,8 @@ class Setting:
     is_static: bool
     """Whether the members are static ones, named after the disk of their process."""
     response: StreamThreadExceptionResponse
+    workers: int = 1
+    """Worker processes of each process; with 1, a thread runs its tasks."""
 
 
 class Process:
@@ -115,8 +120,10 @@ class Process:
         self._admin = SimulatedAdmin(requests)
         limits = Limits(20, 1 << 20)
         settings = Settings.of(layout.config, setting.commit_interval_ms, limits, setting.exactly_once)
-        self.instance = Instance(layout, settings, world.now)
-        self.runner = TaskRunner(layout, layout.topic_partitions)
+        self.deaths = Deaths(world)
+        self.workers: list[SimulatedWorker] = []
+        self._tasks, worker_of = self._processing()
+        self.instance = Instance(layout, settings, world.now, worker_of=worker_of)
         fetcher = SimulatedFetcher(requests)
         admin = cast(Admin, self._admin)
         is_closing = lambda: self.is_closing  # noqa: E731  # read when it is called
@@ -137,7 +144,6 @@ class Process:
         self._ends: Mapping[TopicPartition, int] = {}
         self._events: deque[v.Event] = deque()
         self._is_polling = True
-        self._tasks: _Lane[Any] = _Lane(self, self._process)
         self._restores: _Lane[RestoreAction] = _Lane(self, self._restore)
         self.error: BaseException | None = None
         self.later(0, self._start)
@@ -194,6 +200,7 @@ class Process:
     def spare(self) -> None:
         """Forget the strike that is to come."""
         self._strike = None
+        self.deaths.spare()
 
     def step(self) -> None:
         """Let the process be struck here, if it is to be; raises Killed if that kills it."""
@@ -311,7 +318,7 @@ class Process:
     def _do(self, action: v.Action) -> None:
         match action:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
-                self._tasks.put(action)
+                self._tasks(action)
             case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition():
                 self._restores.put(action)
             case v.CancelRestore(task):
@@ -331,8 +338,10 @@ class Process:
                 self.consumer.paused |= partitions
             case v.ResumeReading(partitions):
                 self.consumer.paused -= partitions
-            case v.Ask():
-                self.post(v.Decided(self._setting.response))
+            case v.Ask(error):
+                is_replaced = isinstance(error, WorkerDiedError) and error.is_first
+                replace = StreamThreadExceptionResponse.REPLACE_THREAD
+                self.post(v.Decided(replace if is_replaced else self._setting.response))
             case v.GiveUp(tasks, assignments):
                 self.membership.give_up(tasks, assignments)
             case v.StepBack(error):
@@ -351,8 +360,20 @@ class Process:
 
     # ---------------------------------------- the other threads
 
-    def _process(self, action: Any) -> None:
-        event = self.runner.do(action)
+    def _processing(self) -> tuple[Callable[[TaskAction], None], WorkerOf]:
+        """Return what runs tasks, in worker processes or in a thread, and in which of them each task is."""
+        layout, number = self._layout, self._setting.workers
+        runner = TaskRunner(layout, layout.topic_partitions)
+        if number == 1:
+            lane: _Lane[TaskAction] = _Lane(self, lambda action: self._answered(runner.do(action)))
+            return lane.put, lambda _: 0
+        start = starter(self.world, self.name, layout, self.disk.open, self.later, self.deaths, self.workers)
+        processes = WorkerProcesses(
+            layout, start, number, runner, self._answered, make_thread=lambda _, do: _Lane(self, do)
+        )
+        return processes.do, processes.worker_of
+
+    def _answered(self, event: v.Event) -> None:
         if isinstance(event, v.Closed) and event.stamp is not None:
             self.state.take(event.task, event.stamp)
         self.post(event)
@@ -412,6 +433,9 @@ class _Lane(deque[T]):
     def __init__(self, process: Process, do: Callable[[T], None]) -> None:
         super().__init__()
         self._process, self._do, self.is_busy = process, do, False
+
+    def close(self, seconds: float) -> bool:
+        raise AssertionError("Nothing is closed in a simulation.")
 
     def put(self, item: T) -> None:
         self.append(item)

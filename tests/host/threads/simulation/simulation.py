@@ -1,6 +1,6 @@
 """One simulation: instances of a program in one group, whose processes are killed, stopped, slowed down, closed and
-started again, over a broker that refuses at times. In the end the output, the changelogs and the stores must be those
-of the test driver.
+started again, as their worker processes are, over a broker that refuses at times. In the end the output, the
+changelogs and the stores must be those of the test driver.
 
 A number is all that a simulation depends on: `python -m tests.host.threads.simulation NUMBER` replays one.
 """
@@ -77,8 +77,15 @@ class Simulation:
         replace, shut_down = StreamThreadExceptionResponse.REPLACE_THREAD, StreamThreadExceptionResponse.SHUTDOWN_CLIENT
         response = shut_down if world.chance(0.2) else replace
         standbys = int(seed % 3 == 2)
+        workers = 2 + seed % 3 % 2 if seed % 4 == 0 else 1
         self._setting = Setting(
-            self._layout, self._exactly_once, random.choice((0, 100, 1_000, 3_000)), standbys, seed % 5 == 4, response
+            self._layout,
+            self._exactly_once,
+            random.choice((0, 100, 1_000, 3_000)),
+            standbys,
+            seed % 5 == 4,
+            response,
+            workers,
         )
         self._processes: list[Process] = []
         self._names = 0
@@ -90,6 +97,7 @@ class Simulation:
             "pause": self._pause,
             "slow": self._slow,
             "close": Process.close,
+            "die": self._die,
         }
 
     def run(self) -> None:
@@ -123,6 +131,9 @@ class Simulation:
             began = random.randrange(TROUBLE_MS // 2)
             for least, most, kinds in storm:
                 world.after(began + random.randrange(least, most), partial(self._strike, random.choice(kinds)))
+        if self._setting.workers > 1:
+            for _ in range(random.randint(2, 8)):
+                world.after(random.randrange(TROUBLE_MS), partial(self._strike, "die"))
         world.after(TROUBLE_MS, self._calm)
 
     def _name(self) -> str:
@@ -201,6 +212,14 @@ class Simulation:
             process.stop(self.world.random.randrange(100, SESSION_MS - 1_000))
         elif not process.stopped_until:
             process.stop(self.world.random.randrange(100, SESSION_MS // 3))
+
+    def _die(self, process: Process) -> None:
+        """Let one of the worker processes die, whatever it is about, or one after the other that runs a certain
+        task."""
+        if self.world.chance(0.2):
+            self.world.random.choice(process.workers).die()
+        else:
+            process.deaths.let_die(self.world.random.choice((1, 1, 2, 3, 5)))
 
     def _slow(self, process: Process) -> None:
         process.slow_until = self.world.now + self.world.random.randrange(2_000, 10_000)

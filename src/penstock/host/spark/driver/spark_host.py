@@ -31,6 +31,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
+from penstock.host.cores import cores
 from penstock.host.directories import application_path, warn_of_temporary_state
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.restarts import Restarts
@@ -54,7 +55,7 @@ from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.topic_watch import TopicWatch
 from penstock.host.topics import written_topics
-from penstock.host.turns import Turns
+from penstock.host.turns import ApplicationTurns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology
@@ -76,7 +77,7 @@ class SparkHost:
         until_end: bool = False,
         clock: Clock | None = None,
         restore_listener: StateRestoreListener | None = None,
-        turns: Turns | None = None,
+        turns: ApplicationTurns | None = None,
     ) -> None:
         """Take what to run; nothing is opened before `start`.
 
@@ -351,7 +352,7 @@ class SparkHost:
         if chosen is not None:
             return chosen
         existing = self._session.existing
-        return session.cores() if existing is None else existing.sparkContext.defaultParallelism
+        return cores() if existing is None else existing.sparkContext.defaultParallelism
 
     def _open_session(self) -> SparkSession:
         """Return the session that there is, or make one; its executors have the code of the program."""

@@ -25,6 +25,7 @@ import cloudpickle
 import penstock
 from penstock.errors import StreamsError
 from penstock.host.record_blobs import decode_batch, encode_batch
+from penstock.host.threads import vocabulary as v
 from penstock.log_context import Work
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -75,6 +76,10 @@ class OpenGlobal:
     positions: Mapping[TopicPartition, int]
     entries: Mapping[str, Mapping[bytes, bytes]]
     now_ms: int
+
+
+WorkerAction = Open | OpenGlobal | v.Run | v.Prepare | v.Apply | v.Close
+"""What a worker does."""
 
 
 @dataclass(frozen=True)

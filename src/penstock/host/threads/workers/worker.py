@@ -16,7 +16,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -25,7 +25,6 @@ from typing import Any
 from penstock import extras
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
-from penstock.host.layout import Layout
 from penstock.host.sent_program import load_program
 from penstock.host.switching import switch_threads_often
 from penstock.host.tapped_records import encoded_records
@@ -45,8 +44,11 @@ from penstock.host.threads.workers.messages import (
     ReadStore,
     ReadTap,
     Ready,
+    WorkerAction,
 )
 from penstock.log_context import current_work
+from penstock.plan.subtopology import TaskId
+from penstock.state.api import Base
 from penstock.state.guarded import AT_ONCE
 from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -112,35 +114,27 @@ def _loaded(connection: _Answers, program: Program) -> _Worker | None:
     except BaseException:
         connection.send(Ready(traceback.format_exc().strip().splitlines()[-1]))
         return None
-    worker = _Worker(layout, program.run)
+    directory = StateDirectory.of_run(layout.config, program.run)
+    targets = TargetTopics(layout.topic_partitions, partial(_admin, layout.config))
+    worker = _Worker(TaskRunner(layout, targets), directory.open_base)
     connection.send(Ready())
     return worker
 
 
-class _Worker:
-    """The tasks of this process."""
+class WorkerTasks:
+    """The tasks of a worker process."""
 
-    def __init__(self, layout: Layout, run: str) -> None:
-        self._layout = layout
-        self._directory = StateDirectory.of_run(layout.config, run)
-        targets = TargetTopics(layout.topic_partitions, partial(_admin, layout.config))
-        self._runner = TaskRunner(layout, targets)
+    def __init__(self, runner: TaskRunner, open_base: Callable[[TaskId], Base]) -> None:
+        """Have no task. runner: runs those that are opened. open_base: opens the base of one."""
+        self._runner = runner
+        self._open_base = open_base
 
-    def run(self, connection: _Answers) -> None:
-        """Do what arrives, in order; raises EOFError when there is nothing more to do."""
-        while True:
-            event = self._do(connection.receive())
-            if isinstance(event, v.Failed) and _is_out_of_memory(event.error):
-                os._exit(OUT_OF_MEMORY)
-            connection.send(event)
-
-    def _do(self, action: Any) -> v.Event:
+    def do(self, action: WorkerAction) -> v.Event:
+        """Return the answer to `action`."""
         match action:
             case Open(task):
                 try:
-                    state = OpenedState(
-                        self._directory.open_base(task), action.stamp, action.positions, action.checkpoint
-                    )
+                    state = OpenedState(self._open_base(task), action.stamp, action.positions, action.checkpoint)
                 except Exception as error:
                     return v.Failed(error, task)
                 return self._runner.do(v.Start(task, state, action.now_ms))
@@ -151,6 +145,22 @@ class _Worker:
                 return self._runner.do(v.Start(GLOBAL_TASK, state, action.now_ms))
             case _:
                 return self._runner.do(action)
+
+
+class _Worker:
+    """What this process does."""
+
+    def __init__(self, runner: TaskRunner, open_base: Callable[[TaskId], Base]) -> None:
+        self._runner = runner
+        self._tasks = WorkerTasks(runner, open_base)
+
+    def run(self, connection: _Answers) -> None:
+        """Do what arrives, in order; raises EOFError when there is nothing more to do."""
+        while True:
+            event = self._tasks.do(connection.receive())
+            if isinstance(event, v.Failed) and _is_out_of_memory(event.error):
+                os._exit(OUT_OF_MEMORY)
+            connection.send(event)
 
     def read(self, connection: Connection) -> None:
         """Answer reads: with a list of what was found, or with the error."""

@@ -11,15 +11,17 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.sent_program import module_path
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.workers.messages import Connection, LogLine, Open, OpenGlobal, Program, Ready
+from penstock.host.threads.vocabulary import GLOBAL_TASK
+from penstock.host.threads.workers.messages import Connection, LogLine, Program, Ready, WorkerAction
 from penstock.host.threads.workers.worker import OUT_OF_MEMORY
+from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 
@@ -29,11 +31,15 @@ sys.path[:] = sys.argv[4:]
 from penstock.host.threads.workers.worker import main
 main(sys.argv[1:4])
 """
+MOST_DEATHS = 3
+"""Worker processes that run the same task and end, without a commit of it between them, before the application's
+handler of uncaught exceptions decides."""
+
 _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
-WorkerAction = Open | OpenGlobal | v.Run | v.Prepare | v.Apply | v.Close
-"""What a worker does."""
+Died = Callable[[str, int, list[WorkerAction]], None]
+"""Takes how a worker has ended, its pid, and what it has not answered, that which it was doing first."""
 
 
 class WorkerDiedError(StreamsError):
@@ -50,16 +56,60 @@ class WorkerDiedError(StreamsError):
         self.task = task
         self.deaths = deaths
 
+    @property
+    def is_first(self) -> bool:
+        """Whether so few have ended that the tasks are opened again without a question."""
+        return self.deaths < MOST_DEATHS
+
+
+class Worker(Protocol):
+    """A worker, as its instance sees it."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the process."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can do anything."""
+        ...
+
+    def refusal(self) -> str:
+        """Wait until it has loaded the program; return why it could not, an empty text if it has."""
+        ...
+
+    def do(self, action: WorkerAction) -> bool:
+        """Have the worker do `action`; return False if it has ended."""
+        ...
+
+    def kill_if_hung(self, limit_ms: int) -> None:
+        """End it if it has been doing one action for `limit_ms`."""
+        ...
+
+    def read(self, question: object) -> Any:
+        """Return the answer to a read; raises InvalidStateStoreError if the worker is gone."""
+        ...
+
+    def close(self) -> None:
+        """End it."""
+        ...
+
+
+StartWorker = Callable[[Callable[[v.Event], None], Died, Turn | None], Worker]
+"""Starts a worker: the arguments take its answers and its end, and are what its runs take; see `WorkerProcess`."""
+
 
 class WorkerProcess:
-    """A worker process, from its start to its end."""
+    """A worker process, from its start to its end (implements Worker)."""
 
     def __init__(
         self,
         name: str,
         program: Program,
         answer: Callable[[v.Event], None],
-        died: Callable[[str, int, list[WorkerAction]], None],
+        died: Died,
+        turn: Turn | None = None,
     ) -> None:
         """Start it; it is ready later.
 
@@ -67,12 +117,14 @@ class WorkerProcess:
             name: of the application, for its threads and errors.
             program: what it loads first.
             answer: takes the answers to what it does, in a thread of this process.
-            died: called in the same thread if it ends without having been asked to: with how it ended, its pid, and
-                what it has not answered, that which it was doing first.
+            died: called in the same thread if it ends without having been asked to.
+            turn: what runs of tasks take; None if they take none. The updates of global stores, which each worker
+                has, take none.
         """
         self._name = name
         self._answer = answer
         self._died = died
+        self._turn = turn
         self._lock = threading.Lock()
         self._unanswered: deque[WorkerAction] = deque()
         self._busy_since_ms = 0
@@ -158,6 +210,8 @@ class WorkerProcess:
     def close(self) -> None:
         """End the process; a function of the user that does not return ends with it."""
         self._is_closed = True
+        if self._turn is not None:
+            self._turn.leave()
         self._tasks.close()
         self._reads.close()
         self._sender.close(_END_SECONDS)
@@ -173,6 +227,11 @@ class WorkerProcess:
             return self._process.wait()
 
     def _send(self, message: object) -> None:
+        if self._turn is not None and _takes_turn(message):
+            self._turn.begin()
+            with self._lock:
+                if self._unanswered and self._unanswered[0] is message:
+                    self._busy_since_ms = elapsed_milliseconds()
         try:
             self._tasks.send(message)
         except OSError:  # it has ended, which the other thread sees
@@ -191,8 +250,10 @@ class WorkerProcess:
                             logging.getLogger(logger).log(level, "%s", text)
                     case event:
                         with self._lock:
-                            self._unanswered.popleft()
+                            action = self._unanswered.popleft()
                             self._busy_since_ms = elapsed_milliseconds()
+                        if self._turn is not None and _takes_turn(action):
+                            self._turn.end()
                         self._answer(event)
         except EOFError:
             pass
@@ -200,6 +261,8 @@ class WorkerProcess:
 
     def _ended(self) -> None:
         """Tell that it has ended, unless it was asked to."""
+        if self._turn is not None:
+            self._turn.leave()
         if self._is_closed:
             return
         how = _how(self._wait())
@@ -212,6 +275,10 @@ class WorkerProcess:
         self._ready.set()
         self._reads.close()
         self._died(how, self.pid, unanswered)
+
+
+def _takes_turn(action: object) -> bool:
+    return isinstance(action, v.Run) and action.task != GLOBAL_TASK
 
 
 def _how(code: int) -> str:

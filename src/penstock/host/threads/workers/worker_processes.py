@@ -14,7 +14,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext, suppress
-from typing import Any, assert_never
+from functools import partial
+from typing import Any, Protocol, assert_never
 
 from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
 from penstock.host.layout import Layout
@@ -39,9 +40,16 @@ from penstock.host.threads.workers.messages import (
     ReadPositions,
     ReadStore,
     ReadTap,
+    WorkerAction,
 )
 from penstock.host.threads.workers.placing import place
-from penstock.host.threads.workers.worker_process import WorkerAction, WorkerDiedError, WorkerProcess
+from penstock.host.threads.workers.worker_process import (
+    StartWorker,
+    Worker,
+    WorkerDiedError,
+    WorkerProcess,
+)
+from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import CUSTOM, StateStore
 from penstock.state.guarded import GuardedReads
@@ -56,35 +64,61 @@ class WorkerRefusedError(StreamsError):
     """The program was sent to a worker process, which could not load it."""
 
 
+class OwnThread(Protocol):
+    """A thread that does one action after the other."""
+
+    def put(self, item: TaskAction) -> None:
+        """Give the thread an action."""
+        ...
+
+    def close(self, seconds: float) -> bool:
+        """End behind what was given; return whether it has ended in time."""
+        ...
+
+
+def starter_of_workers(layout: Layout, run: str) -> StartWorker:
+    """Return what starts worker processes for an application. run: see `StateDirectory.run`. Raises StreamsError if the
+    program cannot be sent to other processes."""
+    parts = parts_of(layout.topology, layout.config)
+    level = logging.getLogger().getEffectiveLevel()
+    program = Program(dump_program(layout, parts, "worker processes"), run, level)
+    return partial(WorkerProcess, str(layout.config["application.id"]), program)
+
+
 class WorkerProcesses:
     """Runs tasks in worker processes (implements Processing)."""
 
-    turn = None
-    """The operating system shares the cores between processes."""
-
     def __init__(
-        self, layout: Layout, run: str, workers: int, global_runner: TaskRunner, answer: Callable[[v.Event], None]
+        self,
+        layout: Layout,
+        start: StartWorker,
+        workers: int,
+        global_runner: TaskRunner,
+        answer: Callable[[v.Event], None],
+        turns: TopologyTurns | None = None,
+        make_thread: Callable[[str, Callable[[TaskAction], None]], OwnThread] = QueuedThread,
     ) -> None:
         """Start the processes, and wait until they have loaded the program.
 
         Args:
             layout: of the application.
-            run: see `StateDirectory.run`.
+            start: starts one of them.
             workers: how many.
             global_runner: runs the task of the global stores here.
             answer: takes the answers, in any thread.
+            turns: what runs take; None if they take none.
+            make_thread: makes a thread of this process, by name and what it does.
 
         Raises:
-            StreamsError: the program cannot be sent to other processes, or they cannot load it.
+            StreamsError: the processes cannot load the program.
         """
         self._layout = layout
         self._name = str(layout.config["application.id"])
-        parts = parts_of(layout.topology, layout.config)
-        level = logging.getLogger().getEffectiveLevel()
-        self._program = Program(dump_program(layout, parts, "worker processes"), run, level)
+        self._start_worker = start
         self._answer = answer
+        self.turns = turns
         self._lock = threading.Lock()
-        self._open: dict[TaskId, WorkerProcess] = {}
+        self._open: dict[TaskId, Worker] = {}
         self._running: dict[TaskId, int] = {}
         self._before: dict[TaskId, int] = {}
         self._deaths: Counter[TaskId] = Counter()
@@ -92,10 +126,10 @@ class WorkerProcesses:
         self._global_runner = global_runner
         self._global_missing = 0
         self._global_answer: v.Event | None = None
-        self._here: QueuedThread[TaskAction] = QueuedThread(f"penstock-{self._name}-global", self._do_here)
-        self._workers: list[WorkerProcess] = []
+        self._here = make_thread(f"penstock-{self._name}-global", self._do_here)
+        self._workers: list[Worker] = []
         try:
-            self._workers.extend(self._started() for _ in range(workers))
+            self._workers.extend(self._started(number) for number in range(workers))
             refusals = [refusal for worker in self._workers if (refusal := worker.refusal())]
             if refusals:
                 raise WorkerRefusedError(f"A worker process could not load the program: {refusals[0]}")
@@ -159,17 +193,18 @@ class WorkerProcesses:
             self._open[task], self._running[task] = worker, number
         self._ask(worker, Open(task, state.stamp, state.positions, state.checkpoint, action.now_ms))
 
-    def _living(self, number: int) -> WorkerProcess:
+    def _living(self, number: int) -> Worker:
         """Return the worker of this number, a new one if it has died."""
         if not self._workers[number].is_alive:
             self._workers[number].close()
-            self._workers[number] = self._started()
+            self._workers[number] = self._started(number)
         return self._workers[number]
 
-    def _started(self) -> WorkerProcess:
-        return WorkerProcess(self._name, self._program, self._answered, self._died)
+    def _started(self, number: int) -> Worker:
+        turn = None if self.turns is None else self.turns.of_runner(number)
+        return self._start_worker(self._answered, self._died, turn)
 
-    def _ask(self, worker: WorkerProcess, action: WorkerAction) -> None:
+    def _ask(self, worker: Worker, action: WorkerAction) -> None:
         if not worker.do(action):
             self._undone(action, WorkerDiedError(f"A worker process of {self._name} has ended."))
 
@@ -307,7 +342,7 @@ class WorkerProcesses:
             with suppress(InvalidStateStoreError):
                 worker.read(CloseTap(node))
 
-    def _remote(self, worker: WorkerProcess, found: TaskPositions, name: str, committed: bool) -> StateStore:
+    def _remote(self, worker: Worker, found: TaskPositions, name: str, committed: bool) -> StateStore:
         """Return a store of a worker, to be read here."""
         task, config = found.task, self._layout.config
         builders = self._layout.spec(task).stores
@@ -335,7 +370,7 @@ class WorkerProcesses:
 class _CommittedEntries:
     """The committed entries of a task in a worker (implements BaseSnapshot)."""
 
-    def __init__(self, worker: WorkerProcess, task: TaskId) -> None:
+    def __init__(self, worker: Worker, task: TaskId) -> None:
         self._worker = worker
         self._task = task
 
@@ -347,14 +382,14 @@ class _CommittedEntries:
         """Do nothing: the worker has them."""
 
 
-def _remote_reads(worker: WorkerProcess, task: TaskId, store: str, part: str | None) -> GuardedReads:
+def _remote_reads(worker: Worker, task: TaskId, store: str, part: str | None) -> GuardedReads:
     return GuardedReads(_RemoteReads(worker, task, store, part), nullcontext)
 
 
 class _RemoteReads:
     """Reads the bytes of a store in a worker; of a range, as many entries as one read takes."""
 
-    def __init__(self, worker: WorkerProcess, task: TaskId, store: str, part: str | None) -> None:
+    def __init__(self, worker: Worker, task: TaskId, store: str, part: str | None) -> None:
         self._worker = worker
         self._at = task, store, part
 
