@@ -69,6 +69,11 @@ class Layout:
         """The tasks that write changelogs, so that others can keep a copy of their state."""
         return frozenset(task for task in self.groups if self.written_changelogs(task))
 
+    @cached_property
+    def store_kinds(self) -> Mapping[int, Mapping[str, str]]:
+        """The kinds of the stores with a changelog, by sub-topology and name (`StoreBuilder.kind`)."""
+        return {id: {name: spec.stores[name].kind for name in spec.changelogs} for id, spec in self.specs.items()}
+
     @property
     def cache_bytes(self) -> int:
         """The share of the record cache that each task has."""

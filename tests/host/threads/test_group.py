@@ -16,6 +16,7 @@ from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
+from penstock.dsl.options import Materialized
 from penstock.errors import KafkaError, TaskMigratedError
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import member as m
@@ -28,6 +29,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.testing import EmbeddedBroker
+from penstock.windows import TimeWindows
 from penstock.wire.codec import Message
 from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
 from tests.support.brokers import RunningBroker
@@ -380,6 +382,20 @@ def test_a_member_joins_again_after_an_error_of_its_own(group: Group, monkeypatc
     assert isinstance(refused.error, KeyError)
     instance.give_up(TASKS)
     assert instance.assigned() == TASKS
+
+
+def test_a_newcomer_whose_store_is_of_another_kind_is_refused(group: Group) -> None:
+    def layout(windowed: bool) -> Layout:
+        builder = StreamsBuilder()
+        grouped = builder.stream(group.topic).group_by_key()
+        counted = grouped.windowed_by(TimeWindows.of_size_with_no_grace(5_000)) if windowed else grouped
+        counted.count(Materialized.as_("counts"))
+        return layout_of(built_topology(builder.build(), group.name), group.config, {group.topic: 4})
+
+    assert group.instance(layout=layout(windowed=False)).assigned() == TASKS
+    failed = group.instance("q", layout(windowed=True)).next()
+    assert isinstance(failed, v.MembershipRefused)
+    assert "need the same topology with the same stores" in str(failed.error)
 
 
 def test_a_newcomer_with_another_topology_is_refused_and_the_others_go_on(group: Group) -> None:

@@ -60,6 +60,7 @@ class ClassicProtocol:
             config["acceptable.recovery.lag"],
             config["max.warmup.replicas"],
             tuple(filter(None, (tag.strip() for tag in config["rack.aware.assignment.tags"].split(",")))),
+            layout.store_kinds,
         )
         self._tags = client_tags(config)
         self._server = config["application.server"] or ""

@@ -11,7 +11,7 @@ import hashlib
 import struct
 import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +48,8 @@ class Application(msgspec.Struct, frozen=True):
     """The tasks of a member, as far as others compare them.
 
     Args:
-        program: a digest of what partitions have no part in: the sub-topologies, and which of them have state.
+        program: a digest of what partitions have no part in: the sub-topologies, which of them have state, and the
+            kinds of their stores, whose changelogs other members would misread.
         partitions: how many the tasks read.
         tasks: a digest of the tasks with their partitions.
         inputs: a digest of all these partitions, empty where the member does not tell it.
@@ -195,6 +196,7 @@ class Rules:
         acceptable_lag: the records that a member may lack of the state of a task to get it (acceptable.recovery.lag).
         warm_ups: the most copies at one time that are made to move a task (max.warmup.replicas).
         tags: the keys whose values differ between a task and its standbys if possible (rack.aware.assignment.tags).
+        stores: the kinds of the stores with a changelog, by sub-topology and name.
     """
 
     groups: Mapping[TaskId, tuple[TopicPartition, ...]]
@@ -203,6 +205,7 @@ class Rules:
     acceptable_lag: int = 10_000
     warm_ups: int = 2
     tags: tuple[str, ...] = ()
+    stores: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
     def topics(self) -> list[str]:
@@ -219,6 +222,7 @@ class Rules:
         program = (
             sorted({task.subtopology for task in self.groups}),
             sorted({task.subtopology for task in self.stateful}),
+            sorted((id, sorted(kinds.items())) for id, kinds in self.stores.items()),
         )
         inputs = sorted(str(partition) for group in self.groups.values() for partition in group)
         return Application(_digest(program), len(inputs), _digest(parts), _digest(inputs))
@@ -337,7 +341,8 @@ def _refusal(one: Subscription, rules: Rules) -> str:
 
 
 _OTHER_PROGRAM: Final = (
-    "All programs under one application.id need the same topology, and other members of the group run another one. "
+    "All programs under one application.id need the same topology with the same stores, and other members of the group "
+    "run another one. "
     "Stop all instances before you start a changed program, or give this one another application.id."
 )
 
