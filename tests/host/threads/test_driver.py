@@ -765,6 +765,45 @@ def test_a_closed_instance_leaves_its_group_unless_it_is_to_remain(words: WordCo
     assert until(lambda: len(words.admin.describe_group(words.app).members) == (0 if leave_group else 1))
 
 
+@pytest.mark.one_broker
+@pytest.mark.parametrize("leave_group", [True, False])
+def test_an_instance_that_is_closed_while_it_is_set_up_leaves_its_group_unless_it_is_to_remain(
+    words: WordCount, leave_group: bool
+) -> None:
+    class ClosedMeanwhile(AloneMembership):
+        def __init__(self, *arguments: Any) -> None:
+            host.close(0, leave_group)
+            super().__init__(*arguments)
+
+        def leave(self) -> None:
+            left.append(True)
+
+    left: list[bool] = []
+    host, listening = words.host(until_end=False, make_membership=ClosedMeanwhile), Listening()
+    host.start(listening)
+    assert listening.ended.wait(SECONDS)
+    assert bool(left) == leave_group
+
+
+@pytest.mark.one_broker
+def test_what_a_thread_tells_an_instance_that_has_ended_does_not_reach_the_next_one(words: WordCount) -> None:
+    class Outliving(AloneMembership):
+        def __init__(self, layout: Layout, config: StreamsConfig, post: Post) -> None:
+            posts.append(post)
+            super().__init__(layout, config, post)
+
+    posts: list[Post] = []
+    host, listening = words.host(until_end=False, make_membership=Outliving), Listening()
+    host.start(listening)
+    assert listening.running.wait(SECONDS)
+    listening.running.clear()
+    host.rebalance("a test")
+    assert listening.running.wait(SECONDS)
+    posts[0](v.Failed(RuntimeError("too late")))
+    assert host.close(60_000)
+    assert (len(posts), listening.error) == (2, None)
+
+
 def test_a_rebalance_that_fails_is_tried_again_where_the_handler_says_so(words: WordCount) -> None:
     words.settings |= {"metadata.max.age.ms": 0, "penstock.restart.max.attempts": 1_000}
     words.settings["penstock.restart.backoff.max.ms"] = 100

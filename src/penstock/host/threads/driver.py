@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -132,6 +133,7 @@ class ThreadsHost:
         self._paused = False
         self._refused: str | None = None
         self._polling: Polling | None = None
+        self._leaves_group = True
         self._standbys: Standbys | None = None
         self._opener: StateOpener | None = None
         self._tasks_in: Processing | None = None
@@ -204,6 +206,7 @@ class ThreadsHost:
         """Commit, close all tasks, leave the group unless it is to remain in it, and release everything; return whether
         that was done within `timeout_ms`."""
         deadline = time.monotonic() + timeout_ms / 1000
+        self._leaves_group = leave_group
         self._stopped.set()
         if self._turns is not None:
             self._turns.leave()  # the last runs wait for nobody
@@ -281,7 +284,7 @@ class ThreadsHost:
             opened.callback(upkeep.close, LAST_SECONDS)
             self._open = opened.pop_all()
         if self._stopped.is_set() or self._rebalancing.is_set():  # whoever asked may not have seen this loop
-            polling.post(v.CloseRequested())
+            polling.post(v.CloseRequested(self._leaves_group))
         return polling
 
     def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
@@ -364,6 +367,8 @@ class ThreadsHost:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
         until = self._ends(layout, admin) if self._until_end else None
         config = self._config
+        events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        post = events.put  # to this loop alone: a thread that outlives it must not disturb the next one
         settings = Settings.of(
             config,
             commit_interval_ms(config),
@@ -403,10 +408,10 @@ class ThreadsHost:
         letters = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(letters.close)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
-        processing = self._tasks_in = self._processing(layout, runner, partial(self._answered, positions))
+        processing = self._tasks_in = self._processing(layout, runner, partial(_answered, positions, post))
         opened.callback(processing.close)
         self._figures.started(processing.worker_count, self._clock.milliseconds())
-        workers = TaskThreads(self._application_id, processing, opener, standbys, purge, self._post, self._figures)
+        workers = TaskThreads(self._application_id, processing, opener, standbys, purge, post, self._figures)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
             GroupMembership,
@@ -414,7 +419,7 @@ class ThreadsHost:
             state=positions,
             workers=processing.worker_count,
         )
-        membership = make_membership(layout, self._config, self._post)
+        membership = make_membership(layout, self._config, post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
         polling = Polling(
@@ -428,6 +433,7 @@ class ThreadsHost:
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
+            events,
             processing.turns,
             processing.worker_of,
         )
@@ -486,12 +492,6 @@ class ThreadsHost:
     def _joined(self, turns: Turns) -> TopologyTurns:
         """Return the turns of this topology, with the weight that it was given."""
         return turns.join(int(self._config[_WEIGHT]) if _WEIGHT in self._config.given() else None)
-
-    def _answered(self, positions: StatePositions, event: v.Event) -> None:
-        """Give the answer of a task to the core."""
-        if isinstance(event, v.Closed) and event.stamp is not None:
-            positions.take(event.task, event.stamp)
-        self._post(event)
 
     def _look_at_disk(self, layout: Layout, positions: StatePositions) -> None:
         """Find out how much of the state of tasks an earlier run has left."""
@@ -594,6 +594,13 @@ class ThreadsHost:
         commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
         passes = isinstance(error, UnknownTopicOrPartitionError | RetriableError | TaskMigratedError)
         return self._rebalancing.is_set() and (error is None or passes)
+
+
+def _answered(positions: StatePositions, post: Post, event: v.Event) -> None:
+    """Give the answer of a task to the core."""
+    if isinstance(event, v.Closed) and event.stamp is not None:
+        positions.take(event.task, event.stamp)
+    post(event)
 
 
 class _Application:

@@ -87,13 +87,15 @@ class Polling:
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
         figures: Figures,
+        events: queue.SimpleQueue[v.Event],
         turns: TopologyTurns | None = None,
         worker_of: WorkerOf = lambda _: 0,
     ) -> None:
         """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures. turns:
-        that runs take, for which others wait no longer when there is nothing to run, and among which the flushes of
-        commits count; None if they take none. worker_of: as for the core."""
+        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures.
+        events: for the core, of all threads. turns: that runs take, for which others wait no longer when there is
+        nothing to run, and among which the flushes of commits count; None if they take none. worker_of: as for the
+        core."""
         self._instance = instance
         self._consumer = consumer
         self._output = output
@@ -103,7 +105,7 @@ class Polling:
         self._clock = clock
         self._poll_ms = poll_ms
         self._awaitable = awaitable
-        self._events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
+        self._events = events
         self._positions: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
         """The offset behind the last record of each partition that has arrived."""
