@@ -15,8 +15,10 @@ from contextlib import contextmanager
 from functools import partial
 
 from penstock.client.api import Admin, Consumer
-from penstock.errors import InvalidStateStoreError, KafkaError
+from penstock.clock import elapsed_milliseconds
+from penstock.errors import InvalidStateStoreError, KafkaError, OffsetOutOfRangeError
 from penstock.host.layout import Layout
+from penstock.host.restarts import TaskTimeout
 from penstock.host.threads.processing import CommittedEntries, ReadableStore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -71,9 +73,11 @@ class Standbys:
         open_base: Callable[[TaskId], Base],
         fill: Fill = no_snapshots,
         updated: Callable[[TaskId, int], None] = lambda task, records: None,
+        elapsed_ms: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
         """Have none. make_consumer: returns a consumer of committed records. open_base: returns the base of a task.
-        fill: with what an empty copy begins. updated: receives the number of records that were applied to a copy."""
+        fill: with what an empty copy begins. updated: receives the number of records that were applied to a copy.
+        elapsed_ms: by which `task.timeout.ms` is measured."""
         self._layout = layout
         self._admin = admin
         self._make_consumer = make_consumer
@@ -82,6 +86,9 @@ class Standbys:
         self._copies: dict[TaskId, ChangelogCopy] = {}
         self._fill = fill
         self._updated = updated
+        self._elapsed_ms = elapsed_ms
+        self._timeout = TaskTimeout(layout.config["task.timeout.ms"])
+        self._warned = ""
         self._filling: dict[TaskId, tuple[Generator[None, None, None], Mapping[TopicPartition, int]]] = {}
         self._unread: set[TaskId] = set()
         self._readers: dict[TopicPartition, tuple[TaskId, ChangelogCopy, str]] = {}
@@ -172,16 +179,24 @@ class Standbys:
     def advance(self) -> float | None:
         """Apply what has arrived; return after how many seconds there may be more, None if nothing is followed.
 
-        Raises StreamsError for a record that is not of its store.
+        Raises StreamsError for a record that is not of its store, and for what brokers refuse, or have not served for
+        `task.timeout.ms`.
         """
         if not self._copies:
             return None
         try:
             consumer = self._following()
             arrived, reached = consumer.poll(0, _MOST_RECORDS), consumer.reached_ends()
-        except KafkaError as error:
+        except OffsetOutOfRangeError as error:  # where the changelog begins now is looked up with the next consumer
             self._disconnect(error)
             return _RETRY_SECONDS
+        except KafkaError as error:
+            if not self._timeout.allows(error, self._elapsed_ms()):
+                raise
+            self._disconnect(error)
+            return _RETRY_SECONDS
+        self._timeout.succeeded()
+        self._warned = ""
         for partition, batch in arrived:
             task, copy, store = self._readers[partition]
             with self._lock:
@@ -250,7 +265,9 @@ class Standbys:
 
     def _disconnect(self, error: KafkaError) -> None:
         """Begin again with another consumer, which also finds out whether a changelog begins later now."""
-        _log.warning("The standby tasks cannot read their changelogs at the moment: %s", error)
+        if str(error) != self._warned:
+            _log.warning("The standby tasks cannot read their changelogs at the moment: %s", error)
+        self._warned = str(error)
         if self._consumer is not None:
             self._consumer.close()
             self._consumer = None
