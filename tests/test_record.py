@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +31,18 @@ def shown(batch: RecordBatch) -> list[object]:
             zip(batch.keys, batch.values, batch.timestamps.tolist(), batch.offsets.tolist(), strict=True)
         )
     ]
+
+
+@pytest.mark.parametrize("headers", [{"ab": b"1"}, ["ab"], [("a", "text")], [(b"a", b"1")], [("a", b"1", b"2")]])
+def test_headers_are_pairs_of_a_name_and_bytes(headers: Any) -> None:
+    for make in (lambda: Record("k", "v", 1, headers), lambda: Record("k", "v", 1).with_headers(headers)):
+        with pytest.raises(TypeError, match=r"Invalid header .*: expected a sequence of pairs"):
+            make()
+
+
+def test_headers_of_a_list_become_those_of_the_record() -> None:
+    headers: Any = [("a", None)]
+    assert Record("k", "v", 1, headers).headers == (("a", None),)
 
 
 def test_a_record_has_no_negative_timestamp() -> None:

@@ -32,19 +32,36 @@ Int64Array = npt.NDArray[np.int64]
 NO_TIMESTAMP = -1
 
 
+def checked_headers(headers: Iterable[tuple[str, bytes | None]]) -> Headers:
+    """Return headers that a user gives; raises TypeError for anything but pairs of a name and bytes or None."""
+    found = tuple(headers)
+    for each in found:
+        match each:
+            case (str(), bytes() | None):
+                pass
+            case _:
+                raise TypeError(
+                    f"Invalid header {each!r:.100}: expected a sequence of pairs of a name (str) and a value (bytes or "
+                    'None), such as [("trace", b"1")]; of a dict, give its items().'
+                )
+    return found
+
+
 class Record(Generic[K, V]):
     """A key, a value, a timestamp (ms) and headers (Kafka class: org.apache.kafka.streams.processor.api.Record)."""
 
     __slots__ = ("headers", "key", "timestamp", "value")
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
-        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative."""
+        """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative, TypeError for
+        headers that are not pairs."""
         if timestamp < 0:
             raise StreamsError("Malformed Record") from ValueError(f"Timestamp may not be negative. Got: {timestamp}")
         self.key = key
         self.value = value
         self.timestamp = timestamp
-        self.headers = headers
+        # those of tasks, which make a record for each of a batch, are tuples already
+        self.headers = headers if headers.__class__ is tuple else checked_headers(headers)
 
     def with_key(self, key: Any) -> Record[Any, V]:
         """Return this record with another key."""
@@ -59,8 +76,8 @@ class Record(Generic[K, V]):
         return Record(self.key, self.value, timestamp, self.headers)
 
     def with_headers(self, headers: Iterable[tuple[str, bytes | None]]) -> Record[K, V]:
-        """Return this record with other headers."""
-        return Record(self.key, self.value, self.timestamp, tuple(headers))
+        """Return this record with other headers; raises TypeError for headers that are not pairs."""
+        return Record(self.key, self.value, self.timestamp, checked_headers(headers))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Record):

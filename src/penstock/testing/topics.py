@@ -9,7 +9,7 @@ from penstock.durations import Duration, milliseconds
 from penstock.extras import load
 from penstock.host.inline import ProducedRecord
 from penstock.notebook import Forms, table
-from penstock.record import Headers, KeyValue
+from penstock.record import Headers, KeyValue, checked_headers
 from penstock.serdes import Serde
 from penstock.tabular import Tabular
 from penstock.testing.record import TestRecord
@@ -179,7 +179,7 @@ class TestInputTopic(Generic[K, V]):
         if timestamp is None:
             timestamp = self._current_time
             self._current_time += self._auto_advance_ms
-        topic, headers = self._topic, record.headers
+        topic, headers = self._topic, checked_headers(record.headers)
         key = None if record.key is None else self._key_serde.serialize(topic, record.key, headers)
         value = None if record.value is None else self._value_serde.serialize(topic, record.value, headers)
         self._driver.pipe_bytes(topic, key, value, timestamp, headers)

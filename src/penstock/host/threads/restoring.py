@@ -228,7 +228,7 @@ class StateOpener:
         if self._listener is not None:
             try:
                 call(self._listener)
-            except Exception:
+            except BaseException:  # sys.exit() too, which would end this thread alone
                 _log.exception("The restore listener failed; it will receive the next call.")
 
     def _open_global(self, base: Base) -> OpenedState:
