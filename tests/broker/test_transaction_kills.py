@@ -219,6 +219,7 @@ def assert_all_or_nothing(
     assert committed_offset(bootstrap, name, topic) == max(seen, default=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("life", range(LIVES))
 @pytest.mark.timeout(600)
 def test_kills_leave_transactions_whole(tmp_path: Path, life: int) -> None:

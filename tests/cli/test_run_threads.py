@@ -89,6 +89,7 @@ def counts(servers: str) -> dict[str, int]:
     return {k.decode(): int.from_bytes(v) for each in batches for k, v in zip(each.keys, each.values, strict=True)}
 
 
+@pytest.mark.slow
 def test_reset_finds_what_a_run_with_its_own_broker_has_left(tmp_path: Path) -> None:
     def ended(command: str, *options: str) -> Ended:
         with run(tmp_path, EXAMPLE, "--host", "threads", *options, command=command) as started:
@@ -149,6 +150,7 @@ def test_the_pages_say_what_the_saved_program_would_change(tmp_path: Path) -> No
         assert command.nothing_left()
 
 
+@pytest.mark.slow
 def test_named_topologies_run_and_are_watched(tmp_path: Path) -> None:
     program = tmp_path / "shop.py"
     program.write_text(NAMED)

@@ -111,6 +111,7 @@ def test_a_program_that_does_not_end_loading_is_killed(
     assert starts[0].ended() == -9
 
 
+@pytest.mark.slow
 def test_modules_that_only_the_saved_program_imports_count(
     saved: Saved, starts: list[ProgramProcess], tmp_path: Path
 ) -> None:

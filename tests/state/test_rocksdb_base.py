@@ -98,6 +98,7 @@ def test_options_can_be_set(tmp_path: Path) -> None:
 KEYS = st.binary(max_size=3)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=6), max_size=4),
     st.none() | KEYS,

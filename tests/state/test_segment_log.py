@@ -101,6 +101,7 @@ CHANGES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(st.lists(st.tuples(CHANGES, st.booleans(), st.booleans(), st.integers(0, 9)), min_size=1, max_size=40))
 def test_every_base_comes_to_the_head(
@@ -138,7 +139,7 @@ def update_some(rng: random.Random, keys: int, share: float, deletes: float) -> 
     return {"a": {b"k%05d" % key: None if rng.random() < deletes else rng.randbytes(20) for key in chosen}}
 
 
-@pytest.mark.parametrize("share", [0.005, 0.05, 1.0])
+@pytest.mark.parametrize("share", [pytest.param(0.005, marks=pytest.mark.slow), 0.05, 1.0])
 @pytest.mark.parametrize("deletes", [0.0, 0.5, 0.95])
 def test_the_log_stays_under_about_twice_the_state(share: float, deletes: float) -> None:
     rng, host, keys = random.Random(7), Host(max_bytes=1_000_000), 1500

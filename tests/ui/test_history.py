@@ -143,6 +143,7 @@ def test_a_curve_of_a_whole_hour_is_short(shown: Shown) -> None:
     assert " 0.0L" in paths[2]  # the one high lag is there
 
 
+@pytest.mark.slow
 @WITH_CHROMIUM
 def test_a_browser_draws_the_curves_and_follows_them(
     show: Callable[..., Shown],

@@ -185,6 +185,7 @@ def trials(files: Sequence[str]) -> Iterator[tuple[list[Damage], bool]]:
         yield damages, chosen.random() < 0.3
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 @pytest.mark.timeout(3600 if ALL else 600)
 def test_a_damaged_checkpoint_continues_exactly_or_says_which_file_and_what_to_do(

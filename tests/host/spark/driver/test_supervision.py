@@ -121,6 +121,7 @@ def test_a_planner_that_is_killed_while_it_plans_ends_nothing(
         clock.stop.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.xdist_group("spark")
 @pytest.mark.one_broker

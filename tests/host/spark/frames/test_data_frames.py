@@ -74,6 +74,7 @@ class Files:
         )
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.one_broker
 def test_rows_of_files_are_counted_once_and_the_counts_stored_once(

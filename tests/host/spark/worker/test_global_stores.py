@@ -330,6 +330,7 @@ def test_a_read_only_store_is_kept_from_its_topic_partition_by_partition(
     assert written(spark_runner.read(topic)) == expected(with_read_only_store(prefix), rows, topic)
 
 
+@pytest.mark.slow
 @pytest.mark.one_broker
 def test_no_record_of_a_global_topic_counts_twice_whatever_fails_when(
     spark_runner: SparkRunner, application: str, prefix: str, crashes: Callable[..., Crashes]
