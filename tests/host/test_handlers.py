@@ -12,7 +12,7 @@ from penstock.client.api import NewTopic
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, Operation
-from tests.host.support import InputRecord, Program, Runner, lines, run_to_end
+from tests.host.support import WITH_A_SESSION, InputRecord, Program, Runner, lines, run_to_end
 from tests.host.test_topologies import TEXT, TEXT_OUT
 
 GUARANTEES = pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
@@ -105,6 +105,7 @@ def test_dead_letters_are_written_of_records_that_cannot_be_read_or_processed(
     assert [(record.key, record.value) for record in dead] == [(b"k", b"short"), (b"k", bytes(8))]
 
 
+@WITH_A_SESSION
 @pytest.mark.one_broker
 @pytest.mark.slow
 def test_dead_letters_are_counted(runner: Runner, application: str, topics: tuple[str, str, str]) -> None:

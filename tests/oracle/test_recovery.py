@@ -40,7 +40,7 @@ from tests.oracle.test_random import Chunk, OneEach, batch_of, cut
 CASES = Path(__file__).parent / "cases"
 
 # Processors that count in an attribute, which no commit keeps.
-_FORGETFUL = {"schedule_cancel"}
+_FORGETFUL = {"punctuate_refuse", "schedule_cancel"}
 
 
 def fit(case: Case) -> bool:
