@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from penstock.client.api import Admin
@@ -450,22 +451,26 @@ class ThreadsHost:
         )
         opened.callback(self._queries.close)
         if remote is not None:
-            writer = remote.SnapshotWriter(
-                f"penstock-{self._application_id}-snapshots",
-                layout,
-                snapshots,
-                self._directory,
-                processing.open_tasks,
-                lambda: self._figures.commit,
-                partial(ConfluentAdmin, config, _ENDS_MS),
-                self._clock,
-                config["penstock.state.remote.interval.ms"],
-            )
+            writer = self._snapshot_writer(remote, layout, snapshots, processing)
             opened.callback(writer.close, LAST_SECONDS)
             writer.start()
         if self._paused:
             polling.post(v.PauseRequested())
         return polling
+
+    def _snapshot_writer(self, remote: ModuleType, layout: Layout, snapshots: Any, processing: Processing) -> Any:
+        """Return what writes snapshots of the tasks that run in `processing`. remote: the module `remote_state`."""
+        return remote.SnapshotWriter(
+            f"penstock-{self._application_id}-snapshots",
+            layout,
+            snapshots,
+            self._directory,
+            processing.open_tasks,
+            lambda: self._figures.commit,
+            partial(ConfluentAdmin, self._config, _ENDS_MS),
+            self._clock,
+            self._config["penstock.state.remote.interval.ms"],
+        )
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
         """Return where tasks run: in worker processes, or with one of them, or where these cannot have the program, in

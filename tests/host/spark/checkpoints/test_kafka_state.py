@@ -441,14 +441,19 @@ def test_an_import_is_refused_where_a_topic_is_missing_or_does_not_fit(left: Cou
     assert f"There is no topic {left.repartition}, through which this topology repartitions" in refused
 
 
-def test_changelogs_are_out_of_date_where_spark_has_gone_on(left: Counting, tmp_path: Path) -> None:
-    left.import_()
+def go_on_with_spark(left: Counting) -> None:
+    """Let Spark read one more record, and the group know of it."""
     left.runner.write(left.source, [InputRecord(None, b"b", 3)])
     query = InlineQuery(left.topology, left.config, left.runner.admin)
     query.run_to_end()
     first = TopicPartition(left.source, 0)
     assert until(lambda: left.runner.admin.committed_offsets(left.name, [first])[first].offset == 3)
     query.close()
+
+
+def test_changelogs_are_out_of_date_where_spark_has_gone_on(left: Counting, tmp_path: Path) -> None:
+    left.import_()
+    go_on_with_spark(left)
     elsewhere = left.config.overridden({"penstock.checkpoint.dir": str(tmp_path / "elsewhere")})
     refused = f"The Spark host has read {left.source}-0 up to offset 3"
     with pytest.raises(StreamsError, match=refused) as caught:
@@ -577,17 +582,13 @@ def test_an_export_of_an_older_savepoint_than_spark_has_written_is_refused(left:
     left.import_()
     saved = str(tmp_path / "saved")
     savepoints.take(left.config, saved)
-    left.runner.write(left.source, [InputRecord(None, b"b", 3)])
-    query = InlineQuery(left.topology, left.config, left.runner.admin)
-    query.run_to_end()
-    first = TopicPartition(left.source, 0)
-    assert until(lambda: left.runner.admin.committed_offsets(left.name, [first])[first].offset == 3)
-    query.close()
+    go_on_with_spark(left)
     gone_on = "this state is of offset 2: Spark has gone on since. Take a savepoint of its last commit"
     with pytest.raises(StreamsError, match=gone_on):
         savepoints.export_to_kafka(saved, left.topology, left.config)
     left.runner.admin.delete_groups([left.name])  # as the error says
     savepoints.export_to_kafka(saved, left.topology, left.config)
+    first = TopicPartition(left.source, 0)
     assert left.runner.admin.committed_offsets(left.name, [first])[first].offset == 2
 
 
