@@ -12,6 +12,7 @@ import pytest
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError
 from penstock.host.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
+from penstock.host.files import Files
 from penstock.private_files import default_directory, open_private, private_directory, temporary_directory
 
 
@@ -96,6 +97,25 @@ def test_a_checkpoint_that_everybody_may_write_to_is_reported(tmp_path: Path, ca
     assert "thus run code as this user" in caplog.text
     own_checkpoint_directory(tmp_path / "new")
     assert mode(tmp_path / "new") == 0o700
+
+
+def test_code_is_loaded_of_files_that_nobody_else_can_have_written(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    files, file = Files(str(tmp_path)), tmp_path / "plan"
+    assert files.read_code("plan") is None
+    files.write("plan", b"code")
+    assert files.read_code("plan") == b"code"
+    file.chmod(0o666)
+    with pytest.raises(ProcessorStateError, match=f"{file} .*mode 666.* another user may have written it"):
+        files.read_code("plan")
+    file.chmod(0o644)
+    assert files.read_code("plan") == b"code"
+    if os.getuid() == 0:
+        os.chown(file, 4321, -1)  # whatever the user of this process is, a file of root may be used
+    request.getfixturevalue("another_user")
+    with pytest.raises(ProcessorStateError, match="another user may have written it"):
+        files.read_code("plan")
 
 
 def test_state_is_kept_where_the_platform_keeps_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -81,6 +81,22 @@ def open_private(path: Path, mode: str) -> IO[bytes]:
     return open(path, mode, opener=_opened)
 
 
+def check_nobody_else_wrote(path: Path) -> None:
+    """Check a file that code is loaded from.
+
+    Raises:
+        ProcessorStateError: another user than root owns it, or everybody may write to it.
+        OSError: it cannot be looked at.
+    """
+    found = path.stat()
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:
+        raise ProcessorStateError(
+            f"The file {path} (owner {found.st_uid}, mode {stat.S_IMODE(found.st_mode):o}) contains code that would "
+            f"run as the user {os.geteuid()}, and another user may have written it. If you trust its content, make "
+            f"it yours: chown {os.geteuid()} {path} && chmod 600 {path}"
+        )
+
+
 def _opened(path: str, flags: int) -> int:
     if os.path.islink(path):
         raise ProcessorStateError(f"The file {path} is a link, and Penstock does not follow links: delete it.")

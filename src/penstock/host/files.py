@@ -34,7 +34,7 @@ from typing import NamedTuple
 from pyarrow import fs
 
 from penstock.errors import ConfigError
-from penstock.private_files import DIRECTORY_MODE, open_private
+from penstock.private_files import DIRECTORY_MODE, check_nobody_else_wrote, open_private
 
 _MOVES = 5
 """How often a file is moved to its place before a failure is one."""
@@ -95,6 +95,14 @@ class Files:
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, None if it is not there."""
         return self._existing(path, self._read_whole)
+
+    def read_code(self, path: str) -> bytes | None:
+        """Return the content of a file that contains code; raises ProcessorStateError if it is on a local disk, and
+        another user may have written it."""
+        if self._is_local:
+            with suppress(FileNotFoundError):
+                check_nobody_else_wrote(Path(self._path(path)))
+        return self.read(path)
 
     def read_range(self, path: str, offset: int, length: int) -> bytes | None:
         """Return `length` bytes of a file from `offset` on, None if it is not there."""

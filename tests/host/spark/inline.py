@@ -27,7 +27,7 @@ from penstock.host.spark import clients
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.driver.preparation import Prepared, prepare
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
-from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
 from penstock.host.spark.protocol.rows import read_rows
 from penstock.host.spark.worker import sink
 from penstock.host.spark.worker.bases import seal_bases
@@ -151,9 +151,7 @@ class InlineProgram:
         try:
             self._query.run_to_end()
         except QueryFailedError as error:
-            failure = failure_in(str(error))
-            assert failure is not None
-            raise failure[0] from error
+            raise decode_failure(error.failure)[0] from error
 
     def restart(self) -> None:
         """Start a new driver on what is there."""
@@ -188,9 +186,7 @@ def failure_of(run: Callable[[], object]) -> StreamsError:
     """Return the error with which `run`, such as `query.run_to_end`, ends a query."""
     with pytest.raises(QueryFailedError) as caught:
         run()
-    failure = failure_in(str(caught.value))
-    assert failure is not None
-    return failure[0]
+    return decode_failure(caught.value.failure)[0]
 
 
 def _shuffle(frames: list[pa.RecordBatch], partitions: int) -> Iterator[list[pa.RecordBatch]]:

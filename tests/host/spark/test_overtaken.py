@@ -15,7 +15,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.stored_description import StoredDescription
 from penstock.host.spark.driver import preparation
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
 from penstock.host.spark.protocol.rows import Row
 from penstock.host.spark.worker import sink
 from penstock.record import TopicPartition
@@ -193,10 +193,9 @@ def test_of_two_drivers_that_start_at_one_moment_one_continues_and_the_other_get
         try:
             driver.run_to_end()
         except QueryFailedError as error:
-            known = failure_in(str(error))
-            assert known is not None
-            assert isinstance(known[0], TaskMigratedError)
-            told.append(known[0])
+            known, _ = decode_failure(error.failure)
+            assert isinstance(known, TaskMigratedError)
+            told.append(known)
     assert len(told) == 1
     assert counts(spark_runner, config, "counts") == ({"a": 2, "b": 1, "c": 1} if begun else {"a": 1, "b": 1})
 

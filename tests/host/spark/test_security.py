@@ -29,7 +29,7 @@ from penstock.errors import (
     TopicAuthorizationError,
     TransactionalIdAuthorizationError,
 )
-from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
 from penstock.plan.topology import Topology
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
@@ -264,9 +264,7 @@ def run_twice(kafka: SecuredKafka, user: str, directory: Path) -> None:
             query.run_to_end()
             query.restart()
     except QueryFailedError as error:
-        found = failure_in(str(error))
-        assert found is not None
-        raise found[0] from None
+        raise decode_failure(error.failure)[0] from None
     finally:
         if query is not None:
             query.close()

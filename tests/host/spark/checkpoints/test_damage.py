@@ -21,7 +21,7 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError
-from penstock.host.spark.protocol.failures import QueryFailedError, failure_in
+from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
 from penstock.host.spark.protocol.transactions import commits_topic
 from penstock.record import TopicPartition
 from tests.host.spark.crashes import Crashes, KilledError
@@ -200,8 +200,7 @@ def test_a_damaged_checkpoint_continues_exactly_or_says_which_file_and_what_to_d
         try:
             found = half_committed.run(damages, behind_start, f"{SEED} {number}")
         except (StreamsError, QueryFailedError) as error:
-            carried = failure_in(str(error))
-            text = str(error if carried is None else carried[0])
+            text = str(decode_failure(error.failure)[0] if isinstance(error, QueryFailedError) else error)
             assert any(damage.is_named_in(text) for damage in damages), f"{what}: {text}"
             assert re.search("[Rr]estore|penstock reset", text), f"{what}: {text}"
             told += 1

@@ -25,7 +25,7 @@ from penstock.host.spark.driver.running_query import RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.epoch_planner import PAUSE_FILE, PAUSED_FILE
 from penstock.host.spark.planner.topic_ends import TopicEnds
-from penstock.host.spark.protocol.failures import ProcessLostError, QueryFailedError, encode_failure, failure_of_query
+from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
@@ -41,13 +41,23 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_distinguished_from_err
         "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. "
         "However, Spark cannot rollback the ResultStage 8 to re-process the input data, and has to fail this job."
     )
-    assert isinstance(failure_of_query("of app", lost)[0], ProcessLostError)
-    assert not isinstance(
-        failure_of_query("of app", "Job aborted due to stage failure: Task 0 failed")[0], ProcessLostError
-    )
-    carried = QueryFailedError(encode_failure(StreamsError("with indeterminate output"), ""))
-    error, _ = failure_of_query("of app", f"{lost} {carried}")
-    assert (type(error), str(error)) == (StreamsError, "with indeterminate output")
+    assert isinstance(error_of_spark("of app", lost), ProcessLostError)
+    assert not isinstance(error_of_spark("of app", "Job aborted due to stage failure: Task 0 failed"), ProcessLostError)
+    query = "[STREAM_FAILED] Query app (level 0: x [1]) [id = 1, runId = 2] terminated with exception: "
+    assert isinstance(error_of_spark("of app", f"{query}{lost} SQLSTATE: XXKST"), ProcessLostError)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Job aborted due to stage failure: Task 0 in stage 1.0 failed 4 times: ValueError: with indeterminate output",
+        "[CAST_INVALID_INPUT] The value 'Job aborted due to stage failure: A with indeterminate output' cannot be cast",
+        "ValueError: a\nJob aborted due to stage failure: A stage with indeterminate output was failed and retried.",
+    ],
+)
+def test_an_error_that_quotes_what_spark_says_of_lost_executors_is_one_of_the_program(said: str) -> None:
+    query = "[STREAM_FAILED] Query app [id = 1, runId = 2] terminated with exception: "
+    assert not isinstance(error_of_spark("of app", f"{query}{said}"), ProcessLostError)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +74,9 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_distinguished_from_err
 )
 def test_a_lost_process_is_recognised_by_the_errors_of_the_jvm(cause: str) -> None:
     text = f"terminated with exception\n=== Streaming Query ===\nJVM stacktrace:\n{cause}"
-    assert isinstance(failure_of_query("of app", text, f"{cause}\n\nJVM stacktrace:")[0], ProcessLostError)
+    assert isinstance(error_of_spark("of app", text, f"{cause}\n\nJVM stacktrace:"), ProcessLostError)
     job = f"org.apache.spark.SparkException: Job aborted due to stage failure: {cause}"
-    assert not isinstance(failure_of_query("of app", text, job)[0], ProcessLostError), "Spark has tried a task again"
+    assert not isinstance(error_of_spark("of app", text, job), ProcessLostError), "Spark has tried a task again"
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +19,11 @@ from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.files import Files as CheckpointFiles
 from penstock.host.spark.frames import data_frames
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
+from penstock.host.spark.protocol.failures import QueryFailedError
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource
 from penstock.testing import TopologyTestDriver
+from tests.host.spark.forged import failure_that_makes
 from tests.host.spark.support import SparkRunner
 from tests.host.support import TIMEOUT_SECONDS, InputRecord, wait_for
 from tests.support.brokers import EMBEDDED_ONLY
@@ -176,6 +179,28 @@ def test_an_error_of_the_function_ends_the_application(
 
     with pytest.raises(StreamsError, match=rf"between {application}-counts-sink and a DataFrame.*the disk is full"):
         spark_runner.run(word_count(frame, failing), spark_runner.config(application))
+
+
+@pytest.mark.spark
+@EMBEDDED_ONLY
+def test_a_record_that_an_error_of_spark_quotes_runs_no_code(
+    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    proof, topic = tmp_path / "proof", unique_name("amounts")
+    failure = failure_that_makes(proof)
+    forged = f"[penstock-failure:{b64encode(failure).decode()}] {QueryFailedError(failure, b'guessed')}"
+    spark_runner.create_topics({topic: 1})
+    spark_runner.send(topic, [InputRecord(b"a", forged.encode(), 0)])
+    builder = StreamsBuilder()
+
+    def function(rows: DataFrame, epoch: int) -> None:
+        rows.selectExpr("CAST(CAST(value AS STRING) AS INT) AS amount").collect()
+
+    produced = Produced.with_(key_serde=TEXT, value_serde=TEXT).with_name("lake")
+    builder.stream(topic, Consumed.with_(key_serde=TEXT, value_serde=TEXT)).to_spark(function, produced=produced)
+    with pytest.raises(StreamsError, match=rf"between {application}-lake-sink and a DataFrame.*penstock-failure"):
+        spark_runner.run(builder.build(), spark_runner.config(application))
+    assert not proof.exists()
 
 
 @pytest.mark.spark

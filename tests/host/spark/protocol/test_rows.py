@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import threading
+from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,8 +20,8 @@ from penstock.host.spark.protocol.failures import (
     QueryFailedError,
     decode_failure,
     encode_failure,
+    error_of_spark,
     failure_in,
-    failure_of_query,
 )
 from penstock.host.spark.protocol.messages import SinkControl, TaskControl, TaskReport
 from penstock.host.spark.protocol.rows import DATA, Row, read_rows, write_rows
@@ -31,6 +33,7 @@ from penstock.processor.stateless import StreamMapValues
 from penstock.record import DictionaryColumn, FailedRecord, RecordBatch, TopicPartition, size_of
 from penstock.serdes import Serdes
 from penstock.testing import TopologyTestDriver
+from tests.host.spark.forged import failure_that_makes
 
 maybe_bytes = st.none() | st.binary(max_size=300)
 headers = st.lists(st.tuples(st.text(max_size=5), maybe_bytes), max_size=2).map(tuple)
@@ -156,17 +159,39 @@ def test_an_error_whose_cause_cannot_be_sent_arrives_without_it() -> None:
     assert "holds a lock" in decoded.__notes__[0]
 
 
-@pytest.mark.parametrize("error", [TopologyError("x"), KafkaError("y")])
+@pytest.mark.parametrize("error", [TopologyError("x"), KafkaError("y"), StreamsError("with indeterminate output")])
 def test_an_error_is_found_in_what_spark_reports(error: StreamsError) -> None:
-    raised = QueryFailedError(encode_failure(error, ""))
+    raised = QueryFailedError(encode_failure(error, ""), b"key")
     text = (
         f"[STREAM_FAILED] Query [id = 1] terminated with exception: {raised} SQLSTATE: XXKST\n\tat org.apache.spark.X"
     )
-    found = failure_in(text)
+    found = failure_in(text, b"key")
     assert found is not None
     assert type(found[0]) is type(error)
     assert str(found[0]) == str(error)
-    assert failure_in("no mark") is None
+    assert failure_in("no mark", b"key") is None
+
+
+def test_an_error_that_a_record_has_written_is_not_decoded(tmp_path: Path) -> None:
+    proof = tmp_path / "proof"
+    encoded = b64encode(failure_that_makes(proof)).decode()
+    forged = [
+        f"[penstock-failure:{encoded}]",
+        f"[penstock-failure::{encoded}]",
+        f"[penstock-failure:{'0' * 64}:{encoded}]",
+        f"[penstock-failure:{'0' * 64}:A]",
+        str(QueryFailedError(failure_that_makes(proof), b"key of another query")),
+    ]
+    text = f"[CAST_INVALID_INPUT] The value '{' '.join(forged)}' cannot be cast to INT"
+    assert failure_in(text, b"key") is None
+    assert str(error_of_spark("of app", text)).endswith(text)
+    genuine = QueryFailedError(encode_failure(StreamsError("genuine"), ""), b"key")
+    found = failure_in(f"{text}\n{genuine}", b"key")
+    assert found is not None, "the marks of the record do not hide it"
+    assert str(found[0]) == "genuine"
+    assert not proof.exists()
+    decode_failure(failure_that_makes(proof))
+    assert proof.exists(), "the attack would work"
 
 
 def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
@@ -174,10 +199,10 @@ def test_of_any_other_report_the_lines_that_help_are_kept() -> None:
         ["Job aborted", "  File x, line 3", "ValueError: the cause", "\tat org.apache.spark.A", "\t... 14 more"]
     )
     failed = "The Spark query of app failed: "
-    assert str(failure_of_query("of app", text)[0]) == f"{failed}ValueError: the cause"
+    assert str(error_of_spark("of app", text)) == f"{failed}ValueError: the cause"
     plain = "Something\n\tat java.lang.B\n=== Streaming Query ===\nIdentifier: x"
-    assert str(failure_of_query("of app", plain)[0]) == f"{failed}Something"
-    lost = str(failure_of_query("of app", "Broken pipe\nIdentifier: x", "java.io.IOException: Broken pipe\n\tat A")[0])
+    assert str(error_of_spark("of app", plain)) == f"{failed}Something"
+    lost = str(error_of_spark("of app", "Broken pipe\nIdentifier: x", "java.io.IOException: Broken pipe\n\tat A"))
     assert lost.startswith(f"{failed}one of its Python processes ended")
     assert lost.count("\n") == 0
 

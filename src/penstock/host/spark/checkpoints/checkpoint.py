@@ -256,9 +256,9 @@ class Checkpoint:
 
     def read_description(self, metadata: Metadata) -> bytes | None:
         """Return the stored description that `metadata` names, None if it is not there; raises TaskCorruptedError if
-        it is damaged."""
+        it is damaged, and ProcessorStateError if another user may have written it."""
         path = f"plans/{metadata.plan}"
-        data = self._files.read(path)
+        data = self._files.read_code(path)
         return data if data is None or metadata.format == _FORMAT_2 else unsealed(data, self._name(path))
 
     def write_description(self, digest: str, data: bytes) -> None:

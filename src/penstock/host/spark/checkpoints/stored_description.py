@@ -76,6 +76,7 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
         generation=0,
         control_directory="",
         clock=SystemClock(),
+        failure_key=b"",
     )
     by_name, modules = dump_description(of_any_run), loaded_digests()
     digest = _digest(of_any_run, modules)
@@ -160,4 +161,5 @@ def of_run(stored: ApplicationDescription, run: ApplicationDescription) -> Appli
         generation=run.generation,
         control_directory=run.control_directory,
         clock=run.clock,
+        failure_key=run.failure_key,
     )

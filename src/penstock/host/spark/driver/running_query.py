@@ -163,4 +163,6 @@ class RunningQuery:
     def failure(self) -> tuple[StreamsError, str] | None:
         """Return the error that ended it and what was printed before it, None if it ended without."""
         exception: StreamingQueryException | None = self._query.exception()
-        return None if exception is None else failure_of_exception(f"of {self.description.application_id}", exception)
+        if exception is None:
+            return None
+        return failure_of_exception(f"of {self.description.application_id}", exception, self.description.failure_key)

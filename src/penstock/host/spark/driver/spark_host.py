@@ -50,7 +50,7 @@ from penstock.host.spark.driver.session_use import SessionUse
 from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.host.spark.protocol.failures import ProcessLostError, failure_of_query
+from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
 from penstock.host.topic_watch import TopicWatch
@@ -424,7 +424,7 @@ class SparkHost:
         try:
             step()
         except Py4JJavaError as raised:  # the JVM runs, and reports what went wrong
-            error, _ = failure_of_query(f"of {self._application_id}", str(raised), raised.java_exception.toString())
+            error = error_of_spark(f"of {self._application_id}", str(raised), raised.java_exception.toString())
             error.__cause__ = raised
             return error
         except JVM_IS_GONE as raised:

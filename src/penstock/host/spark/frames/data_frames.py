@@ -13,6 +13,7 @@ Checkpoints of these queries stand below that of the application, so that they a
 from __future__ import annotations
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -45,6 +46,7 @@ from penstock.host.spark.checkpoints.documents import parsed, unsealed
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
 from penstock.host.spark.checkpoints.markers import move_markers
 from penstock.host.spark.frames import topic_source
+from penstock.host.spark.protocol.application_description import FAILURE_KEY_BYTES
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
@@ -66,12 +68,13 @@ _LOOK_SECONDS = 0.05
 
 @dataclass(frozen=True)
 class _Target:
-    """The topic that the rows of one DataFrame are written to, and how."""
+    """The topic that the rows of one DataFrame are written to, and how; failure_key: see `failures`."""
 
     topic: str
     partitions: int
     transactional: bool
     config: bytes
+    failure_key: bytes
 
 
 class BatchPartitions:
@@ -104,6 +107,7 @@ class DataFrameQueries:
         self._config = config
         self._files = files
         self._running: dict[str, StreamingQuery] = {}
+        self._failure_key = secrets.token_bytes(FAILURE_KEY_BYTES)
 
     def session(self) -> SparkSession | None:
         """Return the session of the DataFrames, None if there are none; raises StreamsError for a DataFrame that is
@@ -139,7 +143,7 @@ class DataFrameQueries:
         config = cloudpickle.dumps(self._config)
         for topic, source in self._sources.items():
             if not self._runs(topic):
-                target = _Target(topic, known[topic], transactional, config)
+                target = _Target(topic, known[topic], transactional, config, self._failure_key)
                 partitions = BatchPartitions(self._files, topic, known[topic])
                 owner: Future[str] = Future()  # the id of the query, which nobody knows before it has started
                 rows = columns(source.data_frame, topic)
@@ -193,7 +197,7 @@ class DataFrameQueries:
         for topic, query in self._running.items():
             exception = None if query.isActive else query.exception()
             if exception is not None:
-                raise failure_of_exception(f"between {topic} and a DataFrame", exception)[0]
+                raise failure_of_exception(f"between {topic} and a DataFrame", exception, self._failure_key)[0]
 
     def forget_lost(self) -> None:
         """Forget the queries of a JVM that is gone."""
@@ -370,7 +374,7 @@ def _write_rows(
             if _writer(target, partition).write(batch, owner, output, note=digest):
                 written += len(own)
         except StreamsError as error:
-            raise QueryFailedError(encode_failure(error, "")) from error
+            raise QueryFailedError(encode_failure(error, ""), target.failure_key) from error
     yield pa.RecordBatch.from_arrays([pa.array([written], pa.int64())], ["records"])
 
 

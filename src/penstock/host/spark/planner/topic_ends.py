@@ -77,10 +77,10 @@ class TopicEnds:
             now = elapsed_milliseconds()
             self._away_since = now if self._away_since is None else self._away_since
             if now - self._away_since > PATIENCE_MS:
-                raise QueryFailedError(encode_failure(error, "")) from error
+                raise self._failed(error) from error
             return {}
         except KafkaError as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
         self._away_since = None
         return ends
 
@@ -93,7 +93,7 @@ class TopicEnds:
         gone = sorted({tp.topic for tp in self._partitions if tp.topic not in topics})
         named = [topic for topic in gone if topic not in self._description.pattern_topics]
         if named:
-            raise _failed(
+            raise self._failed(
                 MissingSourceTopicError(
                     f"Source topics that were deleted while the application ran: {', '.join(named)}. Create them "
                     f"again and start on a new checkpoint, for example with: penstock topics create {' '.join(named)}"
@@ -113,7 +113,7 @@ class TopicEnds:
         """Raise QueryFailedError if a partition ends before its position: it is another topic of the same name."""
         for tp, position in positions.items():
             if self._fixed is None and ends.get(tp, position) < position:
-                raise _failed(
+                raise self._failed(
                     StreamsError(
                         f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application "
                         f"has read up to {position}: the topic was created again or truncated. Start with a new "
@@ -140,7 +140,7 @@ class TopicEnds:
         except RetriableError:
             return False
         except KafkaError as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
         return len(self._partitions) == before
 
     def _leave_recreated_topics(self) -> None:
@@ -151,7 +151,7 @@ class TopicEnds:
         recreated = {topic for topic, topic_id in ids.items() if topic_id != known[topic]}
         named = sorted(recreated - self._description.pattern_topics)
         if named:
-            raise _failed(recreated_topics_error(named))
+            raise self._failed(recreated_topics_error(named))
         if recreated:
             _log.warning(
                 "Topics that a pattern matched were deleted and created again: %s.", ", ".join(sorted(recreated))
@@ -177,7 +177,7 @@ class TopicEnds:
         except KafkaError:
             return dict(positions)  # asked again with the next epoch
         except StreamsError as error:
-            raise _failed(error) from error
+            raise self._failed(error) from error
         for tp, offset in found.items():
             _log.warning(
                 "Records of %s from offset %d on are deleted; reading continues at %d.", tp, positions[tp], offset
@@ -194,6 +194,5 @@ class TopicEnds:
             return  # asked again with the next epoch
         self._beginnings_at = now
 
-
-def _failed(error: StreamsError) -> QueryFailedError:
-    return QueryFailedError(encode_failure(error, ""))
+    def _failed(self, error: StreamsError) -> QueryFailedError:
+        return QueryFailedError(encode_failure(error, ""), self._description.failure_key)

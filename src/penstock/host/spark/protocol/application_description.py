@@ -7,6 +7,7 @@ plans and may hold secrets). Functions of the user's main module go by value, th
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -22,6 +23,8 @@ from penstock.host.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 
+FAILURE_KEY_BYTES = 32
+
 
 @dataclass(frozen=True, eq=False)
 class ApplicationDescription:
@@ -36,6 +39,7 @@ class ApplicationDescription:
     topic_ids: the ids of the source topics and the global topics, where brokers give ids.
     process_id: of the driver, drawn at random: bases of other drivers are checked (`base_directory`).
     tells_restores: whether workers report the end of each restore, for a listener.
+    failure_key: signs the errors that the processes of this run send to the driver, see `failures`.
     """
 
     config: StreamsConfig
@@ -56,6 +60,7 @@ class ApplicationDescription:
     process_id: str = ""
     tells_restores: bool = False
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    failure_key: bytes = field(default_factory=lambda: secrets.token_bytes(FAILURE_KEY_BYTES), repr=False)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
         """Return what is the user's in the description, each with its name and the line of the program that made it."""

@@ -3,11 +3,15 @@
 A worker that meets a StreamsError sends it down as a row; nothing of the epoch is written, no attempt is repeated (the
 error of a user's function would only come again), and the sink's commit ends the query with it. Any other exception is
 left to Spark, which runs the task again on another worker. The text of the exception that Spark reports holds the error
-between two marks.
+in brackets.
+
+The text of an exception may also quote a record, so whoever writes to a topic can put brackets into it. The error is
+therefore signed with the key of its query, which only the processes of the query know, and nothing else is decoded.
 """
 
 from __future__ import annotations
 
+import hmac
 import pickle
 import re
 import traceback
@@ -25,7 +29,7 @@ import penstock
 from penstock.errors import StreamsError
 from penstock.record import FailedRecord
 
-_MARK = re.compile(r"\[penstock-failure:([A-Za-z0-9+/=]+)\]")
+_MARK = re.compile(r"\[penstock-failure:([0-9a-f]{64}):([A-Za-z0-9+/=]+)\]")
 _OWN_CODE = str(Path(penstock.__file__).parent)
 _LINES = 12
 _LOST_PROCESS = (
@@ -40,9 +44,13 @@ _LOST_PROCESS = (
 """The exceptions of the JVM with which a query ends where a Python process is gone that plans its epochs, or commits
 them: which one depends on what the JVM was about. The last is that of a process that was not up within Spark's 10 s."""
 
-_LOST_EXECUTOR = ("with indeterminate output", "indeterminate rollback", "checksum mismatch")
-"""The message of Spark if it cannot repeat the work of a lost executor, because part of the epoch is already written
-and Spark does not know that this is harmless."""
+_LOST_EXECUTOR = re.compile(
+    r"(?:\[STREAM_FAILED\] )?(?:Query [^\n]*?\[id = [^]\n]*\] terminated with exception: )?"
+    r"(?:\[[A-Z_]+\] )?(?:Writing job aborted\.? ?)?Job aborted due to stage failure: (?!Task )[^\n]*?"
+    r"(?:with indeterminate output|indeterminate rollback|checksum mismatch)"
+)
+"""How the message of Spark begins if it cannot repeat the work of a lost executor, because part of the epoch is already
+written and Spark does not know that this is harmless. The message of a failed task may contain anything."""
 
 
 class ProcessLostError(StreamsError):
@@ -57,9 +65,16 @@ class ProcessLostError(StreamsError):
 class QueryFailedError(Exception):
     """Ends the query from inside Spark; its text carries the error."""
 
-    def __init__(self, failure: bytes) -> None:
-        """Carry what `encode_failure` gave."""
-        super().__init__(f"[penstock-failure:{b64encode(failure).decode()}]")
+    def __init__(self, failure: bytes, key: bytes) -> None:
+        """Carry what `encode_failure` gave, signed with the key of the query."""
+        self.failure = failure
+        encoded = b64encode(failure).decode()
+        super().__init__(f"[penstock-failure:{_signature(encoded, key)}:{encoded}]")
+
+
+def _signature(encoded: str, key: bytes) -> str:
+    assert key, "a query has a key of its own"
+    return hmac.digest(key, encoded.encode(), "sha256").hex()
 
 
 def encode_failure(error: StreamsError, printed: str) -> bytes:
@@ -76,7 +91,10 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
 
 
 def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
-    """Return the error that `failure` was made from, of the same class, and what was printed before it."""
+    """Return the error that `failure` was made from, of the same class, and what was printed before it.
+
+    failure: of a process of this query; its causes are pickles.
+    """
     fields = orjson.loads(failure)
     classes = {cls.__name__: cls for cls in _all_classes(StreamsError)}
     cls = classes.get(fields["type"], StreamsError)
@@ -112,37 +130,40 @@ def _add_causes(error: BaseException, causes: Iterable[str]) -> None:
         error = cause
 
 
-def failure_in(text: str) -> tuple[StreamsError, str] | None:
-    """Return the error that a text of Spark carries, None if there is none."""
-    found = _MARK.search(text)
-    return None if found is None else decode_failure(b64decode(found.group(1)))
+def failure_in(text: str, key: bytes) -> tuple[StreamsError, str] | None:
+    """Return the error that a text of Spark carries and what was printed before it, None if there is none.
+
+    key: of the query. What was signed with another one comes from a record, not from a process of the query.
+    """
+    for signature, encoded in _MARK.findall(text):
+        if hmac.compare_digest(signature, _signature(encoded, key)):
+            return decode_failure(b64decode(encoded))
+    return None
 
 
-def failure_of_query(query: str, text: str, cause: str = "") -> tuple[StreamsError, str]:
-    """Return the error for a text of Spark, the one that it carries if there is one, and what was printed before it.
+def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
+    """Return the error for a text of Spark that carries none.
 
     Args:
         query: which one, for the message: "of my-application".
         text: Spark's message about its end.
         cause: the exception of the JVM behind it, its class first; empty where there is none.
     """
-    carried = failure_in(text)
-    if carried is not None:
-        return carried
     failed = f"The Spark query {query} failed"
     if cause.startswith(_LOST_PROCESS):
         return ProcessLostError(
             f"{failed}: one of its Python processes ended (killed, or out of memory), or did not start in time: "
             f"{cause.splitlines()[0]}. After a restart, the application continues from its last committed epoch."
-        ), ""
-    lost = any(each in text for each in _LOST_EXECUTOR)
-    return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}"), ""
+        )
+    lost = _LOST_EXECUTOR.match(text) is not None
+    return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}")
 
 
-def failure_of_exception(query: str, exception: StreamingQueryException) -> tuple[StreamsError, str]:
-    """Return the same for the exception with which a query of Spark has ended."""
+def failure_of_exception(query: str, exception: StreamingQueryException, key: bytes) -> tuple[StreamsError, str]:
+    """Return the error with which a query of Spark has ended, and what was printed before it; see `failure_in`."""
     assert isinstance(exception, CapturedException), "the JVM is the driver's own: Spark Connect is refused"
-    return failure_of_query(query, str(exception), str(exception._cause or ""))
+    text = str(exception)
+    return failure_in(text, key) or (error_of_spark(query, text, str(exception._cause or "")), "")
 
 
 def _readable(text: str) -> str:

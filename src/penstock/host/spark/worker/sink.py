@@ -100,7 +100,7 @@ class EpochSink(StreamWriter):
         try:
             return _write(description, list(rows))
         except StreamsError as error:
-            raise QueryFailedError(encode_failure(error, "")) from error
+            raise QueryFailedError(encode_failure(error, ""), description.failure_key) from error
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
@@ -108,13 +108,13 @@ class EpochSink(StreamWriter):
         received = [message for message in messages if isinstance(message, PartitionCommit)]
         for message in received:
             if message.failure is not None:
-                raise QueryFailedError(message.failure)
+                raise QueryFailedError(message.failure, description.failure_key)
         if not any(message.control or message.reports for message in received):
             return  # a driver that stopped before its first epoch leaves Spark a batch of nothing
         try:
             commit_epoch(description, received)
         except StreamsError as error:
-            raise QueryFailedError(encode_failure(error, "")) from error
+            raise QueryFailedError(encode_failure(error, ""), description.failure_key) from error
 
 
 def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCommit:

@@ -80,24 +80,24 @@ class EpochReader(StreamReader):
 
     def fix_end(self) -> None:
         """Fix the ends at which the query stops."""
-        with _errors_told():
+        with self._errors_told():
             self._planner().fix_ends()
 
     def next_offset(self, start: dict[str, Any]) -> dict[str, Any]:
         """Return the end of the next epoch, or `start` when nothing is due."""
-        with _errors_told():
+        with self._errors_told():
             return self._planner().next_epoch(EpochOffset.from_json(start)).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[EpochPartition]:
         """Return the input partitions of the epoch that ends at `end`."""
         if start == end:
             return []
-        with _errors_told():
+        with self._errors_told():
             return self._planner().partitions(EpochOffset.from_json(start), EpochOffset.from_json(end))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Tell that the epoch that ends at `end` is committed."""
-        with _errors_told():
+        with self._errors_told():
             self._planner().committed(EpochOffset.from_json(end))
 
     def stop(self) -> None:
@@ -118,14 +118,14 @@ class EpochReader(StreamReader):
             self._epoch_planner = EpochPlanner(load_description(self._description))
         return self._epoch_planner
 
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Pass errors of the block to the driver unchanged."""
-    try:
-        yield
-    except StreamsError as error:
-        raise QueryFailedError(encode_failure(error, "")) from error
+    @contextmanager
+    def _errors_told(self) -> Iterator[None]:
+        """Pass errors of the block to the driver unchanged."""
+        try:
+            yield
+        except StreamsError as error:
+            key = load_description(self._description).failure_key
+            raise QueryFailedError(encode_failure(error, ""), key) from error
 
 
 def _partition_rows(description: ApplicationDescription, partition: EpochPartition) -> Iterator[Row]:

@@ -179,7 +179,7 @@ def ended_by_failure(description: ApplicationDescription, level: int, rows: Iter
         failure = encode_failure(cause, printed)
         may_pass = isinstance(cause, KafkaError) and not isinstance(cause, AuthenticationError | AuthorizationError)
         if may_pass or isinstance(cause, CorruptedBaseError):
-            raise QueryFailedError(failure) from error
+            raise QueryFailedError(failure, description.failure_key) from error
         placement = description.placement
         for partition in range(placement.sink_partitions):
             yield Row(FAILURE, placement.sink_level, partition, level, 0, failure)
