@@ -337,6 +337,17 @@ class RecordTooLargeError(KafkaError):
     """
 
 
+class CorruptRecordError(KafkaError):
+    """A batch of records is damaged: its checksum, length, format or compression is wrong (Kafka class:
+    CorruptRecordException).
+
+    What to do: The message has the topic, the partition and the offset. Check the disk and the memory of the broker
+    that leads the partition, and let an intact replica lead, or restore the log from a copy. If the batch is lost,
+    delete the records up to its end (Kafka's `kafka-delete-records`): the application continues behind them, as
+    `auto.offset.reset` says. `consumer.check.crcs=false` reads batches without comparing their checksums.
+    """
+
+
 class OffsetOutOfRangeError(KafkaError):
     """Requested records have been deleted, or never existed (Kafka class: OffsetOutOfRangeException).
 

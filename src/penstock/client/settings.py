@@ -55,6 +55,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 32 * 1024,
         "allow.auto.create.topics": False,
+        "check.crcs": True,  # as Kafka's consumers do; librdkafka's default takes a flipped byte for data
         # So long is a topic that the broker does not know taken for a new one; librdkafka's own bound is 30 s.
         "topic.metadata.propagation.max.ms": 5_000,
     },
