@@ -24,7 +24,7 @@ from penstock.client.confluent import (
 )
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
-from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, client_id
+from penstock.client.settings import RESTORE_CONSUMER
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
@@ -300,8 +300,7 @@ class ThreadsHost:
 
     def _take_statistics_of_clients(self) -> None:
         """Add what the clients of this application report, if `statistics.interval.ms` is set."""
-        clients = [client_id(self._config, role) for role in (CONSUMER, PRODUCER)]
-        self._figures.take_clients(STATISTICS.take_of(clients))
+        self._figures.take_clients(STATISTICS.take_of(self._config))
 
     def _clean_up_unused(self) -> None:
         """Delete the state of tasks that others have had for long enough."""
