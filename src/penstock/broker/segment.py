@@ -135,12 +135,13 @@ class Segment:
         self.is_on_disk = False
 
     def create(self) -> None:
-        """Make the empty file.
+        """Make the empty file, unless it is open already.
 
         Raises:
             OSError: it cannot be made.
         """
-        self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
 
     @property
     def has_index_file(self) -> bool:
