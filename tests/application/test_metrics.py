@@ -12,6 +12,7 @@ import pytest
 import penstock
 from penstock import KafkaStreams, State, StreamsBuilder
 from penstock.application.prometheus import PrometheusExporter, exposition
+from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import RESTORE_REMAINING, HostMeasurements, Measured, Operation, streams_metrics
@@ -85,9 +86,14 @@ def test_an_application_says_what_it_is_before_it_runs() -> None:
     assert ended["stream-thread-metrics", "thread-state"] == 6  # DEAD
 
 
+def at_port(port: int, **values: int) -> StreamsConfig:
+    """Return the configuration of a port for Prometheus."""
+    return StreamsConfig({"penstock.metrics.prometheus.port": port, **values}, environment={})
+
+
 def samples(metrics: Mapping[MetricName, Metric]) -> dict[str, float]:
     """Return the values that Prometheus reads, by name and labels."""
-    exporter = PrometheusExporter(lambda: metrics, "127.0.0.1", 0)
+    exporter = PrometheusExporter(lambda: metrics, at_port(0))
     try:
         accepts = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5"}
         with urlopen(Request(f"http://127.0.0.1:{exporter.port}/metrics", headers=accepts), timeout=60) as answer:
@@ -238,4 +244,4 @@ def test_a_port_that_is_taken_is_reported() -> None:
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigError, match=rf"127\.0\.0\.1:{port}.*penstock\.metrics\.prometheus\.port"):
-            PrometheusExporter(dict, "127.0.0.1", port)
+            PrometheusExporter(dict, at_port(port))

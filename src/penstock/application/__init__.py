@@ -516,11 +516,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
     def _serve(self) -> None:
         """Show the metrics to Prometheus and OpenTelemetry, and the application in a browser, if the configuration asks
         for it; raises ConfigError if a port is taken, or a package is missing."""
-        port: int | None = self._config["penstock.metrics.prometheus.port"]
-        if port is not None:
-            host: str = self._config["penstock.metrics.prometheus.host"]
+        if self._config["penstock.metrics.prometheus.port"] is not None:
             module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
-            self._servers.append(module.PrometheusExporter(self._shown_metrics, host, port))
+            self._servers.append(module.PrometheusExporter(self._shown_metrics, self._config))
         if self._config["penstock.otel.enabled"]:
             instruments = load("penstock.otel.instruments", "penstock.otel.enabled")
             self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))

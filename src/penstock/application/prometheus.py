@@ -17,16 +17,19 @@ of Prometheus. The description of the topology is left out: it is a page long.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from prometheus_client import CollectorRegistry, make_wsgi_app, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, UntypedMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
+from penstock.application.metrics_server import MetricsServer
+from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import FALLING
@@ -48,26 +51,26 @@ _SAID_BY_LABELS: Final = ("state", "version", "application-id", "alive-stream-th
 class PrometheusExporter:
     """Serves the metrics of one application until it is closed."""
 
-    def __init__(self, metrics: Callable[[], Mapping[MetricName, Metric]], host: str, port: int) -> None:
+    def __init__(self, metrics: Callable[[], Mapping[MetricName, Metric]], config: StreamsConfig) -> None:
         """Begin to serve.
 
         Args:
             metrics: gives the metrics of now; called from other threads.
-            host: address to listen on.
-            port: its port, 0 for one that is free.
+            config: penstock.metrics.prometheus.port and penstock.metrics.prometheus.host say where.
 
         Raises:
             ConfigError: the port is taken, or the address is not this machine's.
         """
+        host, port = config["penstock.metrics.prometheus.host"], config["penstock.metrics.prometheus.port"]
         try:
-            registry = _registry(metrics)
-            self._server, self._thread = start_http_server(port, host, registry)
-            self._server.set_app(_in_text(make_wsgi_app(registry)))
+            self._server = MetricsServer(host, port, _in_text(make_wsgi_app(_registry(metrics))), config)
         except OSError as error:
             raise ConfigError(
                 f"Metrics cannot be served at {host}:{port}: {error}. Set penstock.metrics.prometheus.port and "
                 "penstock.metrics.prometheus.host to a free port and an address of this machine."
             ) from error
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread.start()
 
     @property
     def port(self) -> int:

@@ -19,6 +19,7 @@ from penstock.config.definition import (
     text,
     whole,
 )
+from penstock.config.http_keys import HTTP_KEYS
 from penstock.config.offset_reset import EARLIEST, offset_reset
 from penstock.exception_handlers import (
     DEAD_LETTER_QUEUE_TOPIC,
@@ -179,8 +180,7 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             None,
             "low",
-            "How far (ms) a partition may be ahead of the slowest of its task before the host pauses it; "
-            "not set: any.",
+            "How far (ms) a partition may be ahead of the slowest of its task before the host pauses it; not set: any.",
         ),
         ConfigKey(
             "partition.grouper",
@@ -536,55 +536,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "Number of samples for rates, averages and largest values of metrics.",
         ),
         ConfigKey("metrics.sample.window.ms", whole(1), 30_000, "low", "Length (ms) of one metrics sample."),
-        ConfigKey(
-            "penstock.metrics.prometheus.port",
-            whole(0),
-            None,
-            "low",
-            "Port at which Prometheus can read the metrics, 0 for a free one; not set: none.",
-        ),
-        ConfigKey(
-            "penstock.metrics.prometheus.host",
-            text,
-            "127.0.0.1",
-            "low",
-            "Address of this machine on which Prometheus can read the metrics; 0.0.0.0 for all.",
-        ),
-        ConfigKey(
-            "penstock.ui.port",
-            whole(0),
-            None,
-            "low",
-            "Port at which the application shows itself (docs/ui.md), 0 for a free one; not set: none.",
-        ),
-        ConfigKey(
-            "penstock.ui.host",
-            text,
-            "127.0.0.1",
-            "low",
-            "Address of this machine on which the pages are served; 0.0.0.0 for all.",
-        ),
-        ConfigKey(
-            "penstock.ui.control",
-            boolean,
-            False,
-            "low",
-            "Whether the pages also take actions, such as pause, with the token that the application prints.",
-        ),
-        ConfigKey(
-            "penstock.ui.savepoint.dir",
-            text,
-            None,
-            "low",
-            "Directory, or URI of a file system of pyarrow, for savepoints that are taken there; not set: none are.",
-        ),
-        ConfigKey(
-            "penstock.ui.allowed.hosts",
-            text,
-            "",
-            "low",
-            "Names, separated by commas, by which browsers may ask for the pages beside addresses and localhost.",
-        ),
+        *HTTP_KEYS,
         ConfigKey(
             "penstock.otel.enabled",
             boolean,

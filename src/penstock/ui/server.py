@@ -7,6 +7,7 @@ import logging
 import socket
 import sys
 import threading
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 import uvicorn
@@ -16,6 +17,7 @@ from penstock.application.comparison import Compare
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.ui.answers import Answers
+from penstock.ui.connections import connection_class
 from penstock.ui.control import Control
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
@@ -43,10 +45,11 @@ class UiServer:
         self._socket = _listening(config["penstock.ui.host"], config["penstock.ui.port"])
         self._observer = Observer(streams)
         control = Control(streams, config) if config["penstock.ui.control"] else None
+        connections = connection_class(config)
         self._server = uvicorn.Server(
             uvicorn.Config(
                 application(Answers(self._observer, config, compare), control),
-                http="h11",
+                http=connections,
                 ws="none",
                 lifespan="off",
                 loop="asyncio",
@@ -55,6 +58,9 @@ class UiServer:
                 server_header=False,
                 proxy_headers=False,
                 timeout_graceful_shutdown=1,
+                backlog=config["penstock.http.max.connections"],  # as many are accepted before one is closed
+                callback_notify=_calling(connections.others.close_late),
+                timeout_notify=0,  # as often as uvicorn looks, every second
             )
         )
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
@@ -86,6 +92,13 @@ class UiServer:
         self._server.should_exit = True
         self._thread.join(_CLOSE_SECONDS)
         self._socket.close()
+
+
+def _calling(call: Callable[[], None]) -> Callable[[], Awaitable[None]]:
+    async def notify() -> None:
+        call()
+
+    return notify
 
 
 def _listening(host: str, port: int) -> socket.socket:

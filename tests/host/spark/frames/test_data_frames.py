@@ -190,7 +190,7 @@ def test_a_record_that_an_error_of_spark_quotes_runs_no_code(
     failure = failure_that_makes(proof)
     forged = f"[penstock-failure:{b64encode(failure).decode()}] {QueryFailedError(failure, b'guessed')}"
     spark_runner.create_topics({topic: 1})
-    spark_runner.send(topic, [InputRecord(b"a", forged.encode(), 0)])
+    spark_runner.write(topic, [InputRecord(b"a", forged.encode(), 0)])
     builder = StreamsBuilder()
 
     def function(rows: DataFrame, epoch: int) -> None:

@@ -1,0 +1,99 @@
+"""The open connections of a listening socket, limited in number, and in the time for which one may keep the server
+waiting.
+
+A connection waits for its peer, which has to send a request or to take an answer, or its peer waits for an answer. Only
+the first has a limit of time. If there are too many, the one that has waited for longest is closed, so that connections
+that say nothing keep nobody else out; the newest is closed if all of them are being answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Hashable
+from typing import Final, Generic, TypeVar
+
+from penstock.clock import elapsed_milliseconds
+from penstock.config import StreamsConfig
+from penstock.log_limits import limit_rate
+
+_log = limit_rate(logging.getLogger(__name__))
+
+HEAD_BYTES: Final = 16 * 1024
+"""The most bytes of the head of a request, as uvicorn has it."""
+
+C = TypeVar("C", bound=Hashable)
+
+
+class OpenConnections(Generic[C]):
+    """The open connections of one server; any thread may call it."""
+
+    def __init__(
+        self,
+        config: StreamsConfig,
+        name: str,
+        close: Callable[[C], None],
+        milliseconds: Callable[[], int] = elapsed_milliseconds,
+    ) -> None:
+        """Begin without connections.
+
+        Args:
+            config: penstock.http.max.connections and penstock.http.timeout.ms are the limits.
+            name: of the server, for the log.
+            close: closes a connection, soon and whatever it is about; the server then calls `closed`.
+            milliseconds: a monotonic clock.
+        """
+        self._most: int = config["penstock.http.max.connections"]
+        self._timeout_ms: int = config["penstock.http.timeout.ms"]
+        self._name = name
+        self._close = close
+        self._milliseconds = milliseconds
+        self._lock = threading.Lock()
+        self._waiting: dict[C, int] = {}
+        """Since when each connection waits for its peer; the one that has waited for longest is the first."""
+        self._answered: set[C] = set()
+
+    def opened(self, connection: C) -> None:
+        """Take a connection that waits for its peer; close one if there are too many."""
+        with self._lock:
+            self._waiting[connection] = self._milliseconds()
+            if len(self._waiting) + len(self._answered) <= self._most:
+                return
+            late = next(iter(self._waiting))
+            del self._waiting[late]
+        _log.warning(
+            "%s has %d open connections (penstock.http.max.connections): it closes the one that has waited for longest "
+            "for a request.",
+            self._name,
+            self._most,
+        )
+        self._close(late)
+
+    def waits(self, connection: C) -> None:
+        """Note that a connection waits for its peer, as of now if it did not before."""
+        with self._lock:
+            if connection in self._answered:
+                self._answered.remove(connection)
+                self._waiting[connection] = self._milliseconds()
+
+    def is_answered(self, connection: C) -> None:
+        """Note that the peer of a connection waits for an answer."""
+        with self._lock:
+            if self._waiting.pop(connection, None) is not None:
+                self._answered.add(connection)
+
+    def closed(self, connection: C) -> None:
+        """Forget a connection."""
+        with self._lock:
+            self._waiting.pop(connection, None)
+            self._answered.discard(connection)
+
+    def close_late(self) -> None:
+        """Close the connections that have waited for too long; the server calls it every second or so."""
+        with self._lock:
+            until = self._milliseconds() - self._timeout_ms
+            late = [connection for connection, since in self._waiting.items() if since <= until]
+            for connection in late:
+                del self._waiting[connection]
+        for connection in late:
+            self._close(connection)
