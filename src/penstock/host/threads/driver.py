@@ -25,7 +25,7 @@ from penstock.client.confluent import (
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.settings import RESTORE_CONSUMER
-from penstock.clock import Clock, SystemClock, elapsed_milliseconds
+from penstock.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import (
@@ -122,13 +122,13 @@ class ThreadsHost:
         self._turns: TopologyTurns | None = None
         self._until_end = until_end
         self._restore_listener = restore_listener
-        self._clock = clock or SystemClock()
+        self._clocks = Clocks.of(clock)
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
         self._figures = Figures.of(config, own_topics(built).__contains__)
         self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
-        self._queries = TaskQueries(built, config, self._clock)
+        self._queries = TaskQueries(built, config, self._clocks.wall)
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
         self._paused = False
@@ -381,7 +381,7 @@ class ThreadsHost:
         # Arrow, which snapshots on a remote file system need, takes 40 MB.
         remote = None if config[_REMOTE_DIR] is None else load("penstock.host.threads.remote_state", _REMOTE_DIR)
         snapshots = None if remote is None else remote.remote_snapshots(config)
-        fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clock).fill
+        fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clocks.wall).fill
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
         standbys = Standbys(layout, admin, follower, self._directory.open_base, fill, self._figures.updated)
         self._standbys = standbys
@@ -395,7 +395,7 @@ class ThreadsHost:
             admin,
             fetcher,
             self._directory.open_base,
-            self._clock,
+            self._clocks.wall,
             self._restore_listener,
             self._stopped.is_set,
             standbys,
@@ -410,7 +410,7 @@ class ThreadsHost:
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         processing = self._tasks_in = self._processing(layout, runner, partial(_answered, positions, post))
         opened.callback(processing.close)
-        self._figures.started(processing.worker_count, self._clock.milliseconds())
+        self._figures.started(processing.worker_count, self._clocks.wall.milliseconds())
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, post, self._figures)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
@@ -423,13 +423,13 @@ class ThreadsHost:
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
         polling = Polling(
-            Instance(layout, settings, self._clock.milliseconds(), until, processing.worker_of),
+            Instance(layout, settings, self._clocks.elapsed.milliseconds(), until, processing.worker_of),
             ConfluentConsumer(self._config),
             self._output(layout, membership, letters),
             membership,
             workers,
             application,
-            self._clock,
+            self._clocks,
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
@@ -467,7 +467,7 @@ class ThreadsHost:
             processing.open_tasks,
             lambda: self._figures.commit,
             partial(ConfluentAdmin, self._config, _ENDS_MS),
-            self._clock,
+            self._clocks.wall,
             self._config["penstock.state.remote.interval.ms"],
         )
 
