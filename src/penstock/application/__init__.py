@@ -31,6 +31,7 @@ from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.host.directories import application_path
+from penstock.host.progress import late_end
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook
@@ -228,8 +229,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
         Raises:
             RuntimeError: it was started or closed before.
-            TimeoutError: it did not finish in time; it is then closed, and continues from its last commit when run
-                again.
+            TimeoutError: it did not finish in time, and is closed; the next run continues from its last commit.
             StreamsError: it must not start, or failed.
         """
         with terminating():
@@ -237,7 +237,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
                 self._start(until_end=True)
                 if not self.await_termination(limit):
-                    raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {limit} ms.")
+                    raise TimeoutError(late_end(self._application_id, limit, self.statistics()))
             except KeyboardInterrupt:
                 self._announce_close()
                 raise

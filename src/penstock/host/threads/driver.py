@@ -48,6 +48,7 @@ from penstock.host.purging import RecordPurge
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import resetting
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
@@ -66,6 +67,7 @@ from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshot
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
+from penstock.host.threads.unread import planned_ends
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
@@ -121,6 +123,7 @@ class ThreadsHost:
         self._all_turns = turns
         self._turns: TopologyTurns | None = None
         self._until_end = until_end
+        self._ends: Mapping[TopicPartition, int] = {}
         self._restore_listener = restore_listener
         self._clocks = Clocks.of(clock)
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
@@ -365,16 +368,14 @@ class ThreadsHost:
 
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
-        until = self._ends(layout, admin) if self._until_end else None
+        if self._until_end:
+            self._ends = planned_ends(layout, admin, self._ends)
+        until = self._ends if self._until_end else None
         config = self._config
         events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         post = events.put  # to this loop alone: a thread that outlives it must not disturb the next one
         settings = Settings.of(
-            config,
-            commit_interval_ms(config),
-            limits(config),
-            self._exactly_once,
-            max_poll_interval_ms(config),
+            config, commit_interval_ms(config), limits(config), self._exactly_once, max_poll_interval_ms(config)
         )
         fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)
@@ -418,13 +419,15 @@ class ThreadsHost:
             process=self._directory.process_id(),
             state=positions,
             workers=processing.worker_count,
+            member_file=self._directory.member_file(),
         )
         membership = make_membership(layout, self._config, post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
+        consumer = ConfluentConsumer(config)
         polling = Polling(
             Instance(layout, settings, self._clocks.elapsed.milliseconds(), until, processing.worker_of),
-            ConfluentConsumer(self._config),
+            consumer if until is None else BoundedConsumer(consumer, until),
             self._output(layout, membership, letters),
             membership,
             workers,
@@ -525,12 +528,6 @@ class ThreadsHost:
         before_commit = partial(crash_point, "commit.offsets", 0)
         producer = ConfluentTransactionalProducer(self._config, transactional_id, before_commit=before_commit)
         return ExactlyOnceOutput(producer, membership, refused_by)
-
-    def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:
-        """Return the ends of the inputs that are not the application's own."""
-        own = layout.topology.repartition_topics
-        inputs = [partition for partition in layout.readers if partition.topic not in own]
-        return admin.end_offsets(inputs, read_committed=True)
 
     def _post(self, event: v.Event) -> None:
         polling = self._polling

@@ -115,6 +115,7 @@ class Polling:
         self._ends: dict[TopicPartition, int] = {}
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
+        self._is_ending = False
         self._ticked_at = 0
         self._figures = figures
         self._turns = turns
@@ -171,7 +172,8 @@ class Polling:
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
         if not self._positions:
-            self._figures.lags({})
+            if not self._is_ending:
+                self._figures.lags({})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -197,9 +199,12 @@ class Polling:
         if reached := self._new_ends():
             self.post(v.EndsReached(reached))
         if self._figures.wants_lag():
-            outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
-            self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
+            self._look_at_lags()
         return bool(arrived or reached)
+
+    def _look_at_lags(self) -> None:
+        outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
+        self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
 
     def _new_ends(self) -> dict[TopicPartition, int]:
         """Return the ends that the consumer has reached. Without those that the last record shows already: a consumer
@@ -250,6 +255,9 @@ class Polling:
         is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commit.number
         if is_running:  # before the tasks run on, whose records are in the next commit
             self._figures.commit_ended(self._clocks.wall.milliseconds())
+        if self._instance.phase is Phase.ENDING and not self._is_ending:
+            self._is_ending = True
+            self._look_at_lags()  # for the last time: it stays what the instance has left to others
         for action in actions:
             self._do(action)
         if is_running and isinstance(event, v.Applied):
@@ -313,7 +321,7 @@ class Polling:
             case v.Restore() | v.StandBy() | v.StandDown():
                 self._figures.asked(action)
                 self._workers.restore(action)
-            case v.Purge() | v.ResetPosition():
+            case v.Purge() | v.ResetPosition() | v.FindUnread():
                 self._workers.restore(action)
             case v.Flush() | v.CommitTransaction():
                 crash_point("commit.prepared", self._figures.commit.number)
