@@ -216,6 +216,15 @@ class MissingSourceTopicError(StreamsError):
     """
 
 
+class MissingInternalTopicError(StreamsError):
+    """A changelog or repartition topic was deleted after the application had used it.
+
+    What to do: Stop all instances, then write changelogs again from the state on this machine (`penstock recover FILE
+    --from-state`), start over (`penstock reset FILE`), or go on without the records of the deleted topics (`penstock
+    recover FILE --as-they-are`): see docs/commands.md#deleted-internal-topics.
+    """
+
+
 class IncompatibleCheckpointError(StreamsError):
     """A checkpoint was made by a topology or a number of tasks that the program no longer has.
 

@@ -76,6 +76,10 @@ HURRIED: Mapping[str, Any] = {"retry.backoff.ms": 5}
 """Defaults of clients that wait for a transaction. While brokers complete it, which takes milliseconds, they refuse its
 committed offset and the offsets of the next one, and librdkafka would ask again after 100 ms only."""
 
+OF_KNOWN_TOPICS: Mapping[str, Any] = {"topic.metadata.propagation.max.ms": 3_000}
+"""Defaults of producers that write to topics which brokers have listed: one that is missing was deleted, and librdkafka
+would wait for 30 s whether it is new."""
+
 _FORCED: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"},
     PRODUCER: {"enable.idempotence": True, "delivery.report.only.error": True},

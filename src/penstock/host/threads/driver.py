@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -28,20 +27,11 @@ from penstock.client.settings import RESTORE_CONSUMER
 from penstock.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.errors import (
-    ConfigError,
-    RetriableError,
-    StreamsError,
-    TaskMigratedError,
-    TopologyError,
-    UnknownTopicOrPartitionError,
-)
+from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
 from penstock.extras import load
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.crashpoints import crash_point
-from penstock.host.internal_topics import make_internal_topics
-from penstock.host.layout import Layout, layout_of, own_topics
-from penstock.host.listed_topics import listed_topics
+from penstock.host.layout import Layout, own_topics
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
@@ -58,8 +48,8 @@ from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
-from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
+from penstock.host.threads.preparing import checked_layout, refused_change
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
@@ -72,7 +62,6 @@ from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.host.topic_watch import TopicChanges, TopicWatch
-from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
@@ -279,7 +268,7 @@ class ThreadsHost:
             opened.callback(self._dropped.look)
             admin = GroupAdmin(self._config)
             opened.callback(admin.close)
-            layout = self._checked_layout(admin)
+            layout = checked_layout(self._built, self._config, admin)
             self._rebalancing.clear()
             watch = TopicWatch(self._built, self._config, own_topics(self._built))
             application = _Application(listener, lambda: self._rebalances_for(watch.changes(layout)))
@@ -321,7 +310,7 @@ class ThreadsHost:
         read."""
         if changes is None:
             return False
-        why = self._refused_change() if changes.are_growth else None
+        why = refused_change(self._built, self._config) if changes.are_growth else None
         if why is None:
             self.rebalance(changes.text)
         elif why != self._refused:
@@ -334,37 +323,6 @@ class ThreadsHost:
             )
         self._refused = why
         return why is None
-
-    def _checked_layout(self, admin: Admin) -> Layout:
-        """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
-        topics = listed_topics(admin, named_topics(self._built, self._config))
-        layout = layout_of(self._built, self._config, topics)
-        layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
-        check_sink_topics(layout.topology, topics, self._config)
-        if (why := self._refused_plan(layout, admin, topics)) is not None:
-            raise StreamsError(why)
-        make_internal_topics(layout, admin, topics)
-        return layout
-
-    def _refused_plan(self, layout: Layout, admin: Admin, topics: Mapping[str, int]) -> str | None:
-        """Return why these tasks must not be assigned, None if they may."""
-        # with the partitions of internal topics, which `make_internal_topics` checks too: a look at changes makes none
-        partitions = partitions_with_state(layout)
-        committed = admin.committed_offsets(self._application_id, partitions, stable=False) if partitions else {}
-        return refused_plan(layout, topics, committed)
-
-    def _refused_change(self) -> str | None:
-        """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
-        preparation raises an error, which the rebalance then tells."""
-        try:
-            admin = GroupAdmin(self._config)
-            try:
-                topics = listed_topics(admin, named_topics(self._built, self._config))
-                return self._refused_plan(layout_of(self._built, self._config, topics), admin, topics)
-            finally:
-                admin.close()
-        except Exception:  # whatever a partition.grouper raises
-            return None
 
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
@@ -593,7 +551,7 @@ class ThreadsHost:
     def _is_rebalance(self, error: BaseException | None) -> bool:
         """Return whether an instance that has ended is to be followed by another one, which makes again what the last
         commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
-        passes = isinstance(error, UnknownTopicOrPartitionError | RetriableError | TaskMigratedError)
+        passes = isinstance(error, KafkaError | TaskMigratedError)
         return self._rebalancing.is_set() and (error is None or passes)
 
 
@@ -627,7 +585,7 @@ class _Application:
     def ask(self, error: BaseException) -> v.Decided:
         """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed, nor
         about a worker process that has died, unless that goes on with the same task."""
-        if isinstance(error, UnknownTopicOrPartitionError | IncompatibleMemberError) and self._rebalances():
+        if isinstance(error, KafkaError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         if isinstance(error, WorkerDiedError) and error.is_first:
             _log.warning("%s", error)

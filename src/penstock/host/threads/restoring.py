@@ -147,6 +147,8 @@ class StateOpener:
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))
         ends.update({partition: positions[partition] for partition in ends if partition in positions})
         self._restore(task, changelogs, copy, ends)
+        if changelogs:
+            copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
         return OpenedState(base, copy.stamp, positions, checkpoint)
 
