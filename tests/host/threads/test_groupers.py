@@ -150,7 +150,7 @@ def test_an_instance_with_another_grouper_is_refused_and_the_other_goes_on(count
     assert "All instances need the same partition.grouper" in str(listening.error)
     counting.write()
     assert until(lambda: first.statistics()["records_in"] == sum(counting.expected.values()))
-    assert counting.shares() == [{0, 1, 2, 3}]
+    assert until(lambda: counting.shares() == [{0, 1, 2, 3}])  # the other may still be leaving
 
 
 def test_a_start_with_a_grouper_that_moves_state_is_refused_with_both_counts(counting: Counting) -> None:
