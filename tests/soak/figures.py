@@ -25,8 +25,8 @@ class Tolerance(NamedTuple):
 
 TOLERANCES: Mapping[str, Tolerance] = {
     "descriptors": Tolerance(0.05, 8),
-    "memory": Tolerance(0.1, 16 * MIB),
-    "disk": Tolerance(0.25, 8 * MIB),
+    "memory": Tolerance(0.1, 8 * MIB),
+    "disk": Tolerance(0.2, 4 * MIB),
 }
 """By figure. Memory breathes with the allocator; disk with compactions, which come in waves."""
 

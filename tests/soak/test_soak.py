@@ -38,8 +38,8 @@ _ROOT = Path(__file__).parents[2]
 WORDS = 500
 _RECORDS_A_SECOND = 300
 _START_SECONDS = 120.0
-_SMALL = {"internal.segment.bytes": str(256 * 1024), "file.delete.delay.ms": "1000"}
-_ENDS_SOON = {**_SMALL, "cleanup.policy": "delete", "retention.bytes": str(2 * MIB)}
+_SMALL = {"internal.segment.bytes": str(128 * 1024), "file.delete.delay.ms": "1000"}
+_ENDS_SOON = {**_SMALL, "cleanup.policy": "delete", "retention.bytes": str(512 * 1024)}
 _COMPACTED = {**_SMALL, "min.cleanable.dirty.ratio": "0.1", "delete.retention.ms": "1000"}
 _BROKER = {
     "log-cleaner-backoff-ms": 1_000,
