@@ -547,6 +547,20 @@ def test_ctrl_c_during_the_close_gives_the_running_commit_up(host: TestHost) -> 
     streams._keep_the_program_alive()  # the end of the program does not wait
 
 
+def test_the_end_of_a_program_does_not_wait_for_what_a_close_has_waited_for_in_vain(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[object] = []
+    monkeypatch.setattr("atexit.register", kept.append)
+    monkeypatch.setattr("atexit.unregister", kept.remove)
+    streams = running(host)
+    host.closes = [False, False]
+    assert not streams.close(0)
+    assert kept == [streams._keep_the_program_alive], "there was no time to wait"
+    assert not streams.close(1)
+    assert kept == []
+
+
 def test_ctrl_c_twice_at_the_end_of_a_program_raises_nothing_there(
     host: TestHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ clock changes."""
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 def elapsed_milliseconds() -> int:
@@ -31,6 +31,26 @@ class SystemClock:
     def nanoseconds(self) -> int:
         """Return the time in ns since a moment that is the same for a process: for durations."""
         return time.perf_counter_ns()
+
+
+class ElapsedClock:
+    """Counts from a moment that is the same for a process; no leap of the wall clock moves it."""
+
+    def milliseconds(self) -> int:
+        """Return the time in ms since that moment."""
+        return elapsed_milliseconds()
+
+
+class Clocks(NamedTuple):
+    """The clocks of a host: `wall` for what users see, `elapsed` for intervals and time-outs."""
+
+    wall: Clock
+    elapsed: Clock
+
+    @staticmethod
+    def of(clock: Clock | None) -> Clocks:
+        """Return `clock` as both, for who moves it by hand; None for those of the machine."""
+        return Clocks(clock or SystemClock(), clock or ElapsedClock())
 
 
 class MockClock:

@@ -216,6 +216,15 @@ class MissingSourceTopicError(StreamsError):
     """
 
 
+class MissingInternalTopicError(StreamsError):
+    """A changelog or repartition topic was deleted after the application had used it.
+
+    What to do: Stop all instances, then write changelogs again from the state on this machine (`penstock recover FILE
+    --from-state`), start over (`penstock reset FILE`), or go on without the records of the deleted topics (`penstock
+    recover FILE --as-they-are`): see docs/commands.md#deleted-internal-topics.
+    """
+
+
 class IncompatibleCheckpointError(StreamsError):
     """A checkpoint was made by a topology or a number of tasks that the program no longer has.
 
@@ -334,6 +343,17 @@ class RecordTooLargeError(KafkaError):
 
     What to do: Raise `max.message.bytes` of the topic and `message.max.bytes` of the producer, or write smaller
     records. A `production.exception.handler` may continue without the record.
+    """
+
+
+class CorruptRecordError(KafkaError):
+    """A batch of records is damaged: its checksum, length, format or compression is wrong (Kafka class:
+    CorruptRecordException).
+
+    What to do: The message has the topic, the partition and the offset. Check the disk and the memory of the broker
+    that leads the partition, and let an intact replica lead, or restore the log from a copy. If the batch is lost,
+    delete the records up to its end (Kafka's `kafka-delete-records`): the application continues behind them, as
+    `auto.offset.reset` says. `consumer.check.crcs=false` reads batches without comparing their checksums.
     """
 
 

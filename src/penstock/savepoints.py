@@ -28,7 +28,7 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
 from penstock.host.threads.clients import GroupAdmin
-from penstock.host.threads.handing_over import HandingOver, SavedTask
+from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover
 from penstock.plan.subtopology import TaskId
@@ -160,7 +160,7 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         if different:
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
-        handing_over = HandingOver(layout, admin, fetcher, producer, _open_base)
+        handing_over = HandingOver(layout, admin, fetcher, producer, base_for_block)
         inputs = {
             task: [partition for partition in group if partition.topic not in built.repartition_topics]
             for task, group in layout.groups.items()
@@ -177,16 +177,6 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
         }
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)
-
-
-@contextmanager
-def _open_base() -> Iterator[LmdbBase]:
-    with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
-        base = LmdbBase(directory)
-        try:
-            yield base
-        finally:
-            base.close()
 
 
 def _imported_tasks(

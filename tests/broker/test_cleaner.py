@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -522,3 +523,23 @@ def test_a_compaction_without_space_loses_nothing_and_is_done_later(
         assert not list(tmp_path.glob("*.cleaned"))
     clean(partition)
     assert [offset for offset, *_ in records_of(partition)] == [3, 4, 5]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are found by way of /proc")
+def test_the_open_files_of_a_log_do_not_grow_with_its_segments(tmp_path: Path) -> None:
+    partition = compacted(tmp_path, cleanup_policy="compact,delete", retention_bytes=600, file_delete_delay_ms=0)
+
+    def open_files() -> list[str]:
+        links = (Path("/proc/self/fd") / each for each in os.listdir("/proc/self/fd"))
+        return [os.readlink(link) for link in links if link.is_symlink() and str(tmp_path) in os.readlink(link)]
+
+    for number in range(40):
+        write(partition, (b"a", b"%d" % number), (b"b", b"x" * 40))
+        clean(partition, now=number)
+        partition.read(partition.start_offset, 1)
+        partition.delete_old_segments(number)
+        partition.remove_files_set_aside(number)
+        assert len(open_files()) <= 3  # what is written, and what was read last
+        assert not [each for each in open_files() if each.endswith("(deleted)")]
+    partition.close()
+    assert open_files() == []

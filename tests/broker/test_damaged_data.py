@@ -23,6 +23,7 @@ from penstock.broker.groups.offsets import CommittedOffset
 from penstock.broker.metadata_store import MetadataStore
 from penstock.broker.offset_index import SUMMARY_SIZE, InvalidIndexError, unpack_summary
 from penstock.broker.partition import Partition
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.records import LogRecord, encode_records, encode_transactional_records, read_records
 from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import TransactionLog
@@ -62,7 +63,7 @@ class Broker:
                 TransactionLog(self.topics),
                 self.topics,
                 self.groups.offsets,
-                self.store.next_producer_id,
+                ProducerIds(self.store, lambda: -1).draw,
                 clock,
             )
         except BaseException:

@@ -13,6 +13,7 @@ from penstock.broker.batch import read_header
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.records import LogRecord, encode_transactional_records, read_marker, read_records
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import State, Transaction, TransactionLog, encode_value
@@ -33,6 +34,9 @@ class Offsets:
     def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
         self.completed.append((producer_id, is_commit))
 
+    def partitions_in_transaction(self, producer_id: int) -> set[tuple[str, int]]:
+        return set()
+
 
 class Broker:
     """A coordinator with its topics, without sockets; `restart` is what a kill and a start do."""
@@ -51,7 +55,12 @@ class Broker:
         self.store = MetadataStore(self.config.data_dir / "metadata.sqlite")
         self.topics = TopicRegistry(self.config, self.store, self.clock)
         self.coordinator = TransactionCoordinator(
-            self.config, TransactionLog(self.topics), self.topics, self.offsets, self.store.next_producer_id, self.clock
+            self.config,
+            TransactionLog(self.topics),
+            self.topics,
+            self.offsets,
+            ProducerIds(self.store, lambda: -1).draw,
+            self.clock,
         )
 
     def close(self) -> None:

@@ -31,6 +31,7 @@ from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.host.directories import application_path
+from penstock.host.progress import late_end
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook
@@ -228,8 +229,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
         Raises:
             RuntimeError: it was started or closed before.
-            TimeoutError: it did not finish in time; it is then closed, and continues from its last commit when run
-                again.
+            TimeoutError: it did not finish in time, and is closed; the next run continues from its last commit.
             StreamsError: it must not start, or failed.
         """
         with terminating():
@@ -237,7 +237,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
                 self._start(until_end=True)
                 if not self.await_termination(limit):
-                    raise TimeoutError(f"{self._application_id} did not reach the end of its inputs in {limit} ms.")
+                    raise TimeoutError(late_end(self._application_id, limit, self.statistics()))
             except KeyboardInterrupt:
                 self._announce_close()
                 raise
@@ -298,7 +298,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
         """Stop after the running commit and release everything; harmless when called again. Ctrl-C meanwhile gives the
-        running commit up: the application continues from the previous one when it is started again.
+        running commit up: the application continues from the previous one when it is started again. If the time-out
+        passes first, the application goes on ending, but the end of the program no longer waits for it.
 
         Args:
             timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
@@ -324,7 +325,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if released:
             self._move(State.NOT_RUNNING)
         left = max(0, int((deadline - time.monotonic()) * 1000))
-        return self._wait_until_ended(left) and released
+        has_ended = self._wait_until_ended(left) and released
+        if timeout and not has_ended:  # a function that does not return must not keep the end of the program waiting
+            atexit.unregister(self._keep_the_program_alive)
+        return has_ended
 
     def await_termination(self, timeout_ms: Duration | None = None) -> bool:
         """Wait until the application has ended, by `close`, at the end of its inputs or by an error; SIGTERM closes it.
@@ -550,7 +554,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it."""
         with terminating():
             try:
-                self._wait_until_ended()
+                is_closing = self.state() is State.PENDING_SHUTDOWN
+                self._wait_until_ended(DEFAULT_CLOSE_TIMEOUT_MS if is_closing else None)
             except KeyboardInterrupt:
                 self._announce_close()
             except SystemExit:

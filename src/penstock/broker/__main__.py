@@ -23,6 +23,7 @@ _SETTINGS: Final = {
     "log_retention_ms": "age (ms) at which records are deleted, unless the topic sets it; -1 for never",
     "log_retention_check_interval_ms": "how often (ms) records are checked for that",
     "log_initial_task_delay_ms": "how long (ms) after the start that begins, at the latest",
+    "log_flush_interval_messages": "records after which a log is forced to disk, unless the topic sets it; 1 for each",
     "log_cleaner_backoff_ms": "how often (ms) logs are checked for what a compaction removes",
     "group_initial_rebalance_delay_ms": "how long (ms) the first rebalance of a group waits for more members",
     "quota_window_num": "over how many seconds the use of a quota is averaged",

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from penstock.broker.errors import BrokerError
-from penstock.broker.topic_config import MIN_SEGMENT_BYTES
+from penstock.broker.topic_config import MIN_SEGMENT_BYTES, NEVER
 
 _AT_LEAST_ONE: Final = (
     "num_partitions",
     "log_retention_check_interval_ms",
     "log_initial_task_delay_ms",
+    "log_flush_interval_messages",
     "log_flush_scheduler_interval_ms",
     "log_cleaner_backoff_ms",
     "log_cleaner_dedupe_buffer_size",
@@ -64,6 +65,8 @@ class BrokerConfig:
         log_retention_check_interval_ms: how often (ms) segments are checked for that.
         log_initial_task_delay_ms: how long (ms) after the start that begins, at the latest (Kafka's
             log.initial.task.delay.ms).
+        log_flush_interval_messages: records after which a log is forced to disk, unless the topic sets it; 1 also for
+            the offsets of groups and the states of transactions (Kafka's log.flush.interval.messages).
         log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
         log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
         log_cleaner_dedupe_buffer_size: bytes of memory for the keys of one compaction.
@@ -118,6 +121,7 @@ class BrokerConfig:
     log_retention_ms: int = -1
     log_retention_check_interval_ms: int = 300_000
     log_initial_task_delay_ms: int = 30_000
+    log_flush_interval_messages: int = NEVER
     log_flush_scheduler_interval_ms: int = 1_000
     log_cleaner_backoff_ms: int = 15_000
     log_cleaner_dedupe_buffer_size: int = 64 * 1024 * 1024
@@ -153,6 +157,8 @@ class BrokerConfig:
     def topic_defaults(self) -> dict[str, str]:
         """The configuration of a topic that sets none, where it is not Kafka's."""
         defaults = {"segment.bytes": self.segment_bytes, "retention.ms": self.log_retention_ms}
+        if self.log_flush_interval_messages != NEVER:
+            defaults["flush.messages"] = self.log_flush_interval_messages
         return {name: str(value) for name, value in defaults.items()}
 
     def __post_init__(self) -> None:

@@ -21,7 +21,6 @@ Rules:
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import random
@@ -33,16 +32,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader
+from penstock.broker.log_checkpoint import CHECKPOINT, Checkpoint
 from penstock.broker.offset_index import ENTRY_SIZE, NO_SEGMENT
 from penstock.broker.producer_snapshot import newest_snapshot
 from penstock.broker.records import record_times
-from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Cut, Segment, write_atomically
+from penstock.broker.segment import CLEANED_SUFFIX, DELETED_SUFFIX, Cut, Segment
 from penstock.broker.topic_config import NEVER, LogConfig
 
-_CHECKPOINT: Final = "checkpoint"
 _MOST_READ: Final = 2
 
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
@@ -76,13 +73,6 @@ def has_log(directory: Path) -> bool:
         OSError: it cannot be read.
     """
     return directory.exists() and any(name.endswith(".log") for name in os.listdir(directory))
-
-
-class _Checkpoint(NamedTuple):
-    """What the files of the log do not tell; both are offsets."""
-
-    log_start_offset: int = 0
-    first_dirty_offset: int = 0
 
 
 class Dirtiness(NamedTuple):
@@ -144,7 +134,7 @@ class Log:
         self._unflushed, self._unflushed_since_ms = 0, now
         self._closed_unflushed: list[Segment] = []
         self._has_flush_failed = False
-        self._checkpoint = _Checkpoint()
+        self._checkpoint = Checkpoint()
         self._segments = [self._segment(0)]
         names = os.listdir(directory) if directory.exists() else ()
         if names:
@@ -162,8 +152,8 @@ class Log:
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, ".tmp")):
                 (self._directory / name).unlink()
-        if _CHECKPOINT in names:
-            self._checkpoint = self._read_checkpoint()
+        if CHECKPOINT in names:
+            self._checkpoint = Checkpoint.read(self._directory, self.name)
         offsets = (int(name.removesuffix(".log")) for name in names if name.endswith(".log"))
         found = [self._segment(offset) for offset in sorted(offsets)]
         if found:
@@ -212,6 +202,8 @@ class Log:
                 self._report_cut(segment, cut, [after.take_out() for after in found[number + 1 :]])
                 break
         self._closed_unflushed = [segment for segment in segments[:-1] if not segment.has_index_file]
+        if not segments[-1].has_index_file:
+            self._unflushed = segments[-1].next_offset - segments[-1].base_offset
         for segment, following in pairwise(segments):
             if not segment.has_index_file:
                 segment.followed_by = following.base_offset if self._may_have_gaps else segment.next_offset
@@ -262,20 +254,8 @@ class Log:
                 self.name, lost, max(lost, newest_snapshot - 1), self._directory,
             )  # fmt: skip
 
-    def _read_checkpoint(self) -> _Checkpoint:
-        path = self._directory / _CHECKPOINT
-        try:
-            content, _, checksum = path.read_bytes().partition(b"\n")
-            if checksum and int(checksum, 16) != crc32c(content):
-                raise ValueError("its checksum is wrong")
-            return _Checkpoint(**json.loads(content))
-        except (ValueError, TypeError) as error:
-            _log.warning("%s: cannot read %s, so records that were deleted may be back: %s", self.name, path, error)
-            return _Checkpoint()
-
-    def _write_checkpoint(self, checkpoint: _Checkpoint) -> None:
-        content = json.dumps(checkpoint._asdict()).encode()
-        write_atomically(self._directory / _CHECKPOINT, b"%b\n%08x" % (content, crc32c(content)))
+    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        checkpoint.write(self._directory)
         self._checkpoint = checkpoint
 
     @property
@@ -325,6 +305,25 @@ class Log:
             self._unflushed_since_ms = self._unflushed_since_ms if self._unflushed else now
             self._unflushed = unflushed
 
+    def force(self) -> None:
+        """Force all records to disk; unlike `flush`, it leaves no mark for the next start.
+
+        Raises:
+            OSError: that failed now or before; another try would succeed whatever is on disk.
+        """
+        if self._has_flush_failed:
+            raise OSError(errno.EIO, f"a file of {self.name} could not be forced to disk before")
+        try:
+            for segment in self._closed_unflushed:
+                if not segment.is_on_disk:
+                    segment.force_to_disk()
+            if self._unflushed:
+                self._segments[-1].flush_with_name()
+                self._unflushed = 0
+        except OSError:
+            self._has_flush_failed = True
+            raise
+
     def _is_flush_due(self, now: int) -> bool:
         return bool(self._unflushed) and now - self._unflushed_since_ms >= self.config.flush_ms
 
@@ -336,7 +335,7 @@ class Log:
         """
         if self._is_flush_due(now):
             try:
-                self._segments[-1].flush()
+                self._segments[-1].flush_with_name()
                 self._unflushed = 0
             except OSError as error:
                 _log.warning("%s: cannot force the log to disk; it is tried again: %s", self.name, error)
@@ -368,7 +367,7 @@ class Log:
             return
         must_flush = min(self.config.flush_messages, self.config.flush_ms) < NEVER
         if self._unflushed and must_flush:
-            last.flush()
+            last.flush_with_name()
         last.remove_index()  # a clean stop wrote that no segment follows
         active = self._segment(last.next_offset)
         # The file is made at once: it is what keeps the next offset if all segments before it are deleted.

@@ -4,8 +4,8 @@ the broker and for clients.
 Contains one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
 committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
 
-Rules: every change is one transaction, so a crash leaves it complete or not started. As with the log, a process that
-dies loses nothing; a power failure may lose the last commits but not harm the database.
+Rules: every change is one transaction, so a crash leaves it complete or not started. It is on disk before anything is
+done with it, so a loss of power takes none of it, whatever it takes of the records of topics.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class MetadataStore:
         try:
             self._database = sqlite3.connect(path, isolation_level=None)
             self._database.execute("pragma journal_mode=wal")
-            self._database.execute("pragma synchronous=normal")
+            self._database.execute("pragma synchronous=full")
             found = self._format()
             if found == 0:
                 _check_no_records(path)
@@ -129,17 +129,22 @@ class MetadataStore:
         except sqlite3.Error as error:
             raise ApiError(ErrorCode.kafka_storage_error, f"cannot write the broker's metadata: {error}") from error
 
-    def next_producer_id(self) -> int:
-        """Return a producer id that was never handed out before.
+    def reserve_producer_ids(self, at_least: int, count: int) -> int:
+        """Return the first of some producer ids, none of which was ever reserved before.
+
+        Args:
+            at_least: the smallest id that may be returned.
+            count: how many follow each other.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
         """
         with self._transaction():
-            value: int = self._database.execute(
-                "update meta set value=value+1 where name='next.producer.id' returning value"
+            following: int = self._database.execute(
+                "update meta set value=max(value+1, ?)+?-1 where name='next.producer.id' returning value+1",
+                (at_least, count),
             ).fetchone()[0]
-        return value
+        return following - count
 
     def topics(self) -> list[TopicRow]:
         """Return all topics, by name."""

@@ -168,6 +168,11 @@ class Partition:
         """Return what is known of each producer of the partition."""
         return self._producers.all()
 
+    @property
+    def largest_producer_id(self) -> int:
+        """The largest id of a producer that the partition knows; -1 if it knows none."""
+        return self._producers.largest_id
+
     def knows_producer(self, producer_id: int) -> bool:
         """Return whether the partition has records or markers of a producer."""
         return self._producers.knows(producer_id)
@@ -370,6 +375,23 @@ class Partition:
             now: the time (ms).
         """
         self._log.flush_if_due(now)
+
+    @property
+    def is_forced(self) -> bool:
+        """Whether a record is on disk before it is acknowledged (`flush.messages` is 1)."""
+        return self.config.is_forced
+
+    def force(self) -> None:
+        """Force all records to disk.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        try:
+            self._log.force()
+        except OSError as error:
+            _log.error("%s: cannot force the log to disk: %s", self.name, error)
+            raise self._storage_error("force to disk", error) from error
 
     def closed_unflushed(self) -> Sequence[Segment]:
         """Return the closed segments that must be forced to disk, in this order."""

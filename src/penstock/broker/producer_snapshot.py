@@ -17,8 +17,8 @@ from typing import Final
 
 from crc32c import crc32c
 
+from penstock.broker.durable import write_durably
 from penstock.broker.producer_state import ProducerState
-from penstock.broker.segment import write_atomically
 
 _FORMAT: Final = 1
 _KEPT: Final = 2
@@ -39,7 +39,7 @@ def write_snapshot(directory: Path, offset: int, producers: ProducerState) -> No
     """
     content = json.dumps({"format": _FORMAT, "producers": producers.dump()}).encode()
     path = directory / f"{offset:020d}{_SUFFIX}"
-    write_atomically(path, crc32c(content).to_bytes(_CHECKSUM_SIZE, "big") + content)
+    write_durably(path, crc32c(content).to_bytes(_CHECKSUM_SIZE, "big") + content)
     for old in _snapshots(directory)[_KEPT:]:
         old.unlink()
 
@@ -57,7 +57,8 @@ def read_last_snapshot(directory: Path, end_offset: int) -> tuple[ProducerState,
             continue
         content = path.read_bytes()
         checksum, content = content[:_CHECKSUM_SIZE], content[_CHECKSUM_SIZE:]
-        if int.from_bytes(checksum, "big") == crc32c(content):
+        # The checksum of nothing is 0, so an empty file, and one of zeros, would match.
+        if content and int.from_bytes(checksum, "big") == crc32c(content):
             found = json.loads(content)
             if found["format"] == _FORMAT:
                 return ProducerState.load(found["producers"]), int(path.stem)

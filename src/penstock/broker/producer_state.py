@@ -27,6 +27,9 @@ from penstock.broker.records import EndTransactionMarker
 LARGEST_EPOCH: Final = 2**15 - 1
 """The last epoch of a producer id, which fences its producer for good."""
 
+NO_OFFSET: Final = -1
+"""The first offset of an open transaction where none is open."""
+
 MAX_PRODUCERS: Final = 10_000
 """Producers that one partition remembers."""
 
@@ -195,10 +198,15 @@ class ProducerState:
                 known.batches[-1].last_sequence if known.batches else NO_SEQUENCE,
                 known.last_timestamp,
                 known.coordinator_epoch,
-                self._open.get(producer_id, -1),
+                self._open.get(producer_id, NO_OFFSET),
             )
             for producer_id, known in self._producers.items()
         ]
+
+    @property
+    def largest_id(self) -> int:
+        """The largest id of a producer; NO_PRODUCER_ID without any."""
+        return max(self._producers, default=NO_PRODUCER_ID)
 
     def last_batches(self) -> dict[int, LastBatch]:
         """Return, by producer id, the last batch of each producer, which compaction must keep, if only empty."""

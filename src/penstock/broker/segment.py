@@ -24,13 +24,14 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
+from penstock.broker.durable import sync_path, write_atomically
 from penstock.broker.errors import BrokerError
 from penstock.broker.offset_index import (
     NO_SEGMENT,
@@ -107,6 +108,7 @@ class Segment:
         "_index",
         "_index_interval_bytes",
         "_index_path",
+        "_is_name_on_disk",
         "_newest",
         "base_offset",
         "first_timestamp",
@@ -126,6 +128,7 @@ class Segment:
         self._has_index_file = False
         self._newest: list[tuple[int, int, int]] = []
         self._descriptor: int | None = None
+        self._is_name_on_disk = False
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.size = 0
@@ -135,12 +138,13 @@ class Segment:
         self.is_on_disk = False
 
     def create(self) -> None:
-        """Make the empty file.
+        """Make the empty file, unless it is open already.
 
         Raises:
             OSError: it cannot be made.
         """
-        self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
+        if self._descriptor is None:
+            self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
 
     @property
     def has_index_file(self) -> bool:
@@ -363,7 +367,7 @@ class Segment:
             while written < len(batch):
                 written += os.pwrite(self._file, batch[written:], self.size + written)
             if must_flush:
-                os.fdatasync(self._file)
+                self.flush_with_name()
         except OSError:
             if self._descriptor is not None:
                 os.ftruncate(self._descriptor, self.size)
@@ -393,18 +397,26 @@ class Segment:
         """
         os.fdatasync(self._file)
 
+    def flush_with_name(self) -> None:
+        """Force the batches to disk, and the name of the file.
+
+        Raises:
+            OSError: that failed.
+        """
+        self.flush()
+        if not self._is_name_on_disk:
+            for directory in islice(self.path.parents, 3):  # of the partition, of the topic, of all topics
+                sync_path(directory)
+            self._is_name_on_disk = True
+
     def force_to_disk(self) -> None:
         """Force the file to disk, and its name. This may run in a thread while the segment is read or leaves the log.
 
         Raises:
             OSError: that failed, or the file has left the log.
         """
-        for each, flags in ((self.path, os.O_NOFOLLOW), (self.path.parent, os.O_DIRECTORY)):
-            descriptor = os.open(each, os.O_RDONLY | os.O_CLOEXEC | flags)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        sync_path(self.path)
+        sync_path(self.path.parent)
         self.is_on_disk = True
 
     def _position_of(self, offset: int) -> int:
@@ -528,6 +540,7 @@ class Segment:
         # An index of the other file must not be taken for one of this file.
         self._index_path.unlink(missing_ok=True)
         os.replace(self.path, other.path)
+        sync_path(self.path.parent)  # before files go that this one replaces
         self.path = other.path
 
     def set_aside(self) -> Path:
@@ -549,24 +562,3 @@ class Segment:
             self._descriptor = None
         if self._has_index_file:
             self._index = None
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that another start finds as it was before or complete.
-
-    Args:
-        path: the file.
-        content: its bytes.
-
-    Raises:
-        OSError: it cannot be written; the file is as before.
-    """
-    temporary = path.with_name(path.name + ".tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise

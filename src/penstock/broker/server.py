@@ -20,6 +20,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from penstock.broker.apis import APIS
@@ -32,10 +33,11 @@ from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.groups.timers import LoopTimers
 from penstock.broker.log_manager import LogManager
 from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.quotas import ClientQuotas
 from penstock.broker.state import BrokerState
 from penstock.broker.topics import TopicRegistry
-from penstock.broker.transaction_log import TransactionLog
+from penstock.broker.transaction_log import NO_ID, TransactionLog
 from penstock.broker.transactions import TransactionCoordinator
 from penstock.clock import SystemClock
 from penstock.errors import ProcessorStateError
@@ -161,14 +163,16 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
     try:
         groups = GroupCoordinator(config, topics, LoopTimers(), SystemClock())
         groups.take_over(store)
+        producer_ids = ProducerIds(store, lambda: _largest_producer_id(topics, transactions))
         transactions = TransactionCoordinator(
-            config, TransactionLog(topics), topics, groups.offsets, store.next_producer_id, SystemClock()
+            config, TransactionLog(topics), topics, groups.offsets, producer_ids.draw, SystemClock()
         )
         quotas = ClientQuotas(config, store)
         host = "127.0.0.1" if config.host == "localhost" else config.host
         server = await _listen(loop, connect, host, config.port)
         port: int = server.sockets[0].getsockname()[1]
-        state = BrokerState(config, store, topics, groups, transactions, quotas, host, port, store.cluster_id)
+        cluster_id = store.cluster_id
+        state = BrokerState(config, store, producer_ids, topics, groups, transactions, quotas, host, port, cluster_id)
         await server.start_serving()
         closing_idle = loop.create_task(connections.close_idle())
         ticking = loop.create_task(_tick(transactions))
@@ -184,6 +188,12 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
     finally:
         topics.close()
         store.close()
+
+
+def _largest_producer_id(topics: TopicRegistry, transactions: TransactionCoordinator) -> int:
+    of_partitions = (partition.largest_producer_id for partition in topics.partitions())
+    of_transactions = (max(one.producer_id, one.next_producer_id) for one in transactions.all())
+    return max(chain(of_partitions, of_transactions), default=NO_ID)
 
 
 async def _tick(transactions: TransactionCoordinator) -> None:

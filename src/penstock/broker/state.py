@@ -8,6 +8,7 @@ from typing import Final
 from penstock.broker.config import BrokerConfig
 from penstock.broker.groups.coordinator import GroupCoordinator
 from penstock.broker.metadata_store import MetadataStore
+from penstock.broker.producer_ids import ProducerIds
 from penstock.broker.quotas import ClientQuotas
 from penstock.broker.topics import TopicRegistry
 from penstock.broker.transactions import TransactionCoordinator
@@ -24,6 +25,7 @@ class BrokerState:
     Args:
         config: its settings.
         store: its database.
+        producer_ids: what gives the ids of producers.
         topics: its topics.
         groups: its groups.
         transactions: its coordinator of transactions.
@@ -35,6 +37,7 @@ class BrokerState:
 
     config: BrokerConfig
     store: MetadataStore
+    producer_ids: ProducerIds
     topics: TopicRegistry
     groups: GroupCoordinator
     transactions: TransactionCoordinator

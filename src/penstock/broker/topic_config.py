@@ -242,6 +242,11 @@ class LogConfig:
     flush_ms: int
 
     @property
+    def is_forced(self) -> bool:
+        """Whether a record is on disk before it is acknowledged."""
+        return self.flush_messages == 1
+
+    @property
     def longest_segment_ms(self) -> int:
         """Time (ms) after which a new segment starts; a record of the active segment could not be compacted."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms

@@ -16,9 +16,10 @@ import logging
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -257,6 +258,10 @@ class TopicRegistry:
         topic = self._by_name.get(name)
         return topic is not None and 0 <= index < len(topic.partitions)
 
+    def partitions(self) -> Iterator[Partition]:
+        """Yield the partitions of all topics."""
+        return chain.from_iterable(topic.partitions for topic in self._by_name.values())
+
     def check_new(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> TopicRow:
         """Check whether a topic can be created, and return what would be stored.
 
@@ -428,9 +433,8 @@ class TopicRegistry:
 
     def close(self) -> None:
         """Close the files of all partitions."""
-        for topic in self._by_name.values():
-            for partition in topic.partitions:
-                partition.close()
+        for partition in self.partitions():
+            partition.close()
 
 
 def partition_of(topic: Topic, index: int) -> Partition:

@@ -45,7 +45,7 @@ def init_producer_id(state: BrokerState, request: Request) -> Message:
     body = request.body
     try:
         if body["transactional_id"] is None:
-            producer = Producer(state.store.next_producer_id(), 0)
+            producer = Producer(state.producer_ids.draw(), 0)
         else:
             producer = state.transactions.init_producer_id(
                 body["transactional_id"], body["transaction_timeout"], _known_producer(body)

@@ -122,6 +122,14 @@ class TransactionLog:
         """
         self._append(transaction.transactional_id, encode_value(transaction), transaction.updated_ms)
 
+    def force(self) -> None:
+        """Force what was written to disk.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        self._topics.internal_topic(TRANSACTIONS_TOPIC).partitions[0].force()
+
     def remove(self, transactional_id: str, now_ms: int) -> None:
         """Remove a transactional id.
 

@@ -8,6 +8,10 @@ Rules:
   outcome is written (prepared), a marker goes to each of its partitions, the end is written (complete). The outcome is
   decided by the first step: what a crash or a failed write leaves is finished at the next start or by the next `tick`.
 - The three steps are one turn of the event loop, so clients see a prepared transaction only after a failed write.
+- Id and epoch of a producer are on disk before it gets them. A transaction that writes to a topic with
+  `flush.messages=1` is on disk as a whole: its begin before its records, its records and offsets before its outcome,
+  its outcome before its markers, these before its end, and that before the next one begins. So a loss of power leaves
+  all of it or nothing.
 - A producer is fenced by a bump of its epoch: when another one starts with its transactional id, when its transaction
   takes too long, and, with version 2 of transactions (KIP-890), at each end of a transaction.
 """
@@ -15,7 +19,7 @@ Rules:
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
@@ -24,7 +28,8 @@ from kio.schema.errors import ErrorCode
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError
 from penstock.broker.groups.offsets import TopicPartition
-from penstock.broker.producer_state import EPOCH_BUMPS
+from penstock.broker.partition import Partition
+from penstock.broker.producer_state import EPOCH_BUMPS, LARGEST_EPOCH, NO_OFFSET, ActiveProducer
 from penstock.broker.records import EndTransactionMarker, encode_marker
 from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock.broker.transaction_log import (
@@ -61,9 +66,14 @@ class TransactionalOffsets(Protocol):
         """Take note that the marker of a transaction was written to `__consumer_offsets`."""
         ...
 
+    def partitions_in_transaction(self, producer_id: int) -> set[TopicPartition]:
+        """Return the partitions whose offsets wait for the end of a producer's transaction."""
+        ...
+
 
 class TransactionCoordinator:
-    """The transactional ids of the broker; making one finishes the transactions that a crash left prepared.
+    """The transactional ids of the broker; making one finishes the transactions that a crash left prepared, and aborts
+    those that only their partitions know after a loss of power.
 
     Args:
         config: the broker's settings.
@@ -98,6 +108,7 @@ class TransactionCoordinator:
         for transaction in log.read():
             self._keep(transaction)
         self._finish_prepared()
+        self._mend()
 
     def now_ms(self) -> int:
         """Return the time (ms) that transactions are measured by."""
@@ -146,7 +157,7 @@ class TransactionCoordinator:
             transaction = self._end(transaction, is_commit=False, version=EPOCH_BUMPS)
         _check_not_prepared(transaction)
         started = self._started(transaction, known)
-        self._write(replace(started, timeout_ms=timeout_ms, updated_ms=self.now_ms()))
+        self._write_to_disk(replace(started, timeout_ms=timeout_ms, updated_ms=self.now_ms()))
         return Producer(started.producer_id, started.epoch)
 
     def _new_transaction(self, transactional_id: str, timeout_ms: int) -> Transaction:
@@ -205,16 +216,15 @@ class TransactionCoordinator:
         if transaction.state == State.ONGOING and added == transaction.partitions:
             return
         now_ms = self.now_ms()
-        self._write(
-            replace(
-                transaction,
-                state=State.ONGOING,
-                partitions=added,
-                started_ms=now_ms if transaction.state.is_idle else transaction.started_ms,
-                updated_ms=now_ms,
-                version=version,
-            )
+        begun = replace(
+            transaction,
+            state=State.ONGOING,
+            partitions=added,
+            started_ms=now_ms if transaction.state.is_idle else transaction.started_ms,
+            updated_ms=now_ms,
+            version=version,
         )
+        (self._write_to_disk if self._forced_with(begun) else self._write)(begun)
 
     def partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
         """Return the partitions in the open transaction of a transactional id; none if no transaction is open.
@@ -303,8 +313,20 @@ class TransactionCoordinator:
                 last_epoch=transaction.epoch,
                 next_producer_id=self._new_producer_id() if is_last else NO_ID,
             )
-        self._write(prepared)
+        self._write_with(self._forced_with(transaction), prepared)
         return self._completed(prepared)
+
+    def _forced_with(self, transaction: Transaction) -> list[Partition]:
+        """Return the partitions that must be on disk with a transaction: if one that it writes to is forced, all of
+        these and those of its offsets; else none."""
+        written = self._existing(transaction.partitions)
+        if not any(partition.is_forced for partition in written):
+            return []
+        return written + self._existing(self._offsets.partitions_in_transaction(transaction.producer_id))
+
+    def _existing(self, names: Iterable[TopicPartition]) -> list[Partition]:
+        # Where a topic was deleted, the records of the transaction went with it.
+        return [self._topics.partition(*each) for each in sorted(names) if self._topics.has_partition(*each)]
 
     def _completed(self, prepared: Transaction) -> Transaction:
         """Write the markers of a prepared transaction and its end; return it as it is if a write fails."""
@@ -321,12 +343,12 @@ class TransactionCoordinator:
             partitions=frozenset(),
             updated_ms=self.now_ms(),
         )
+        forced = self._forced_with(prepared)
         try:
-            for partition in sorted(prepared.partitions):
-                # Where a topic was deleted, the records of the transaction went with it.
-                if self._topics.has_partition(*partition):
-                    self.write_marker(partition, producer, EndTransactionMarker(is_commit, COORDINATOR_EPOCH))
-            self._write(completed)
+            for partition in self._existing(prepared.partitions):
+                where = (partition.topic, partition.index)
+                self.write_marker(where, producer, EndTransactionMarker(is_commit, COORDINATOR_EPOCH))
+            self._write_with(forced, completed)
         except ApiError as error:
             _log.error("the transaction of %r is not ended yet: %s", prepared.transactional_id, error)
             return prepared
@@ -361,6 +383,39 @@ class TransactionCoordinator:
             if transaction.state.is_prepared:
                 self._completed(transaction)
 
+    def _mend(self) -> None:
+        """Make good for states that a loss of power took, though it left later batches of their producers: no epoch is
+        given again, and a transaction that is open in a partition of which its state says nothing is aborted."""
+        by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
+        for partition in tuple(self._topics.partitions()):
+            where = (partition.topic, partition.index)
+            for active in partition.producers():
+                known = by_producer.get(active.producer_id)
+                is_open = active.first_open_offset != NO_OFFSET
+                if known is None:
+                    if is_open:
+                        self._report_hanging(where, active)
+                        producer = Producer(active.producer_id, active.epoch)
+                        self.write_marker(where, producer, EndTransactionMarker(False, COORDINATOR_EPOCH))
+                    continue
+                if active.epoch > known.epoch:
+                    known = replace(known, epoch=active.epoch, last_epoch=NO_EPOCH)
+                    self._write(known)
+                if is_open and where not in known.partitions:
+                    self._report_hanging(where, active)
+                    # Its producer, if it lives, is fenced: a part of its transaction would be lost.
+                    epoch = min(known.epoch + 1, LARGEST_EPOCH)
+                    begun = replace(known, epoch=epoch, state=State.ONGOING, partitions=known.partitions | {where})
+                    known = self._end(begun, is_commit=False, version=0)
+                by_producer[active.producer_id] = known
+
+    def _report_hanging(self, where: TopicPartition, active: ActiveProducer) -> None:
+        _log.warning(
+            "%s-%d: the transaction of producer %d that is open from offset %d on is aborted, because the coordinator "
+            "has lost its state, as after a loss of power",
+            *where, active.producer_id, active.first_open_offset,
+        )  # fmt: skip
+
     def _abort_late(self) -> None:
         now_ms = self.now_ms()
         for transactional_id in tuple(self._busy):
@@ -393,6 +448,22 @@ class TransactionCoordinator:
         except ApiError as error:
             raise _not_written(error) from error
         self._keep(transaction)
+
+    def _write_with(self, forced: Sequence[Partition], transaction: Transaction) -> None:
+        """Write a state, and force it to disk after the logs of some partitions; without any, nothing is forced."""
+        try:
+            for partition in forced:
+                partition.force()
+        except ApiError as error:
+            raise _not_written(error) from error
+        (self._write_to_disk if forced else self._write)(transaction)
+
+    def _write_to_disk(self, transaction: Transaction) -> None:
+        self._write(transaction)
+        try:
+            self._log.force()
+        except ApiError as error:
+            raise _not_written(error) from error
 
     def _keep(self, transaction: Transaction) -> None:
         self._by_id.pop(transaction.transactional_id, None)

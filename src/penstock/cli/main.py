@@ -27,6 +27,7 @@ COMMANDS: Final = {
     "savepoint": "Take, restore and inspect savepoints of an application.",
     "takeover": "Show what the threads host would take over from another application, such as one in Java.",
     "reset": "Delete positions, state, markers and internal topics of an application that is not running.",
+    "recover": "Let an application go on whose changelog or repartition topics were deleted.",
     "redrive": "Write dead letters back to where they came from, each once.",
     "replay": "Replay an epoch of an application on Spark, optionally in a debugger. Writes nothing.",
     "mirror": "Copy topics to another cluster, each record once.",

@@ -14,6 +14,7 @@ from penstock.errors import (
     AuthorizationError,
     BrokerNotFoundError,
     ClusterAuthorizationError,
+    CorruptRecordError,
     GroupAuthorizationError,
     KafkaError,
     OffsetOutOfRangeError,
@@ -26,6 +27,9 @@ from penstock.errors import (
 
 OFFSET_OUT_OF_RANGE: Final = 1
 """Code of Kafka's protocol for an offset that a partition does not have."""
+
+CORRUPT_MESSAGE: Final = 2
+"""Code of Kafka's protocol for records that do not match their checksum, or have no format that is known."""
 
 UNKNOWN_TOPIC_OR_PARTITION: Final = 3
 """Code of Kafka's protocol for a missing topic or partition."""
@@ -112,6 +116,12 @@ class Failures:
             return OffsetOutOfRangeError(
                 f"Request failed ({doing}): {reason}. The records have been deleted by retention, or the topic was "
                 "deleted and created again; start over with `penstock reset`, or with another application.id."
+            )
+        if code == CORRUPT_MESSAGE:
+            return CorruptRecordError(
+                f"A batch of records is damaged ({doing}) at bootstrap.servers={self.servers}: {reason}. Nothing after "
+                "it is read. Check the disks of the brokers, and let an intact replica lead the partition or restore "
+                "its log from a copy. consumer.check.crcs=false reads it without comparing checksums."
             )
         return RetriableError(at) if is_passing else KafkaError(at)
 

@@ -55,6 +55,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "queued.min.messages": 100_000,
         "queued.max.messages.kbytes": 32 * 1024,
         "allow.auto.create.topics": False,
+        "check.crcs": True,  # as Kafka's consumers do; librdkafka's default takes a flipped byte for data
         # So long is a topic that the broker does not know taken for a new one; librdkafka's own bound is 30 s.
         "topic.metadata.propagation.max.ms": 5_000,
     },
@@ -74,6 +75,10 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 HURRIED: Mapping[str, Any] = {"retry.backoff.ms": 5}
 """Defaults of clients that wait for a transaction. While brokers complete it, which takes milliseconds, they refuse its
 committed offset and the offsets of the next one, and librdkafka would ask again after 100 ms only."""
+
+OF_KNOWN_TOPICS: Mapping[str, Any] = {"topic.metadata.propagation.max.ms": 3_000}
+"""Defaults of producers that write to topics which brokers have listed: one that is missing was deleted, and librdkafka
+would wait for 30 s whether it is new."""
 
 _FORCED: Mapping[str, Mapping[str, Any]] = {
     CONSUMER: {"enable.auto.commit": False, "enable.auto.offset.store": False, "auto.offset.reset": "error"},

@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
@@ -24,6 +25,9 @@ _LONG = struct.Struct(">q")
 
 _TASK = "penstock.task"
 """The entry with the number of the task that reads a partition of another number (KIP-28)."""
+
+TOPIC = "penstock#"
+"""How entries begin that say which topics an application uses; see `lost_topics`."""
 
 MOST_BYTES = 4096
 """What brokers accept as metadata of an offset by default (offset.metadata.max.bytes)."""
@@ -109,19 +113,25 @@ def check_has_state(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> No
 
 
 def offsets_of(
-    task: TaskId, positions: Mapping[TopicPartition, int], checkpoint: TaskCheckpoint
+    task: TaskId,
+    positions: Mapping[TopicPartition, int],
+    checkpoint: TaskCheckpoint,
+    topics: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the offsets that `task` commits, with their metadata: what its processors remember is beside that of the
     first partition alone. Beside a partition whose number is not that of the task stands the task's.
 
-    Raises StreamsError if that is more than brokers accept.
+    topics: the entries of the topics that the task uses. They are left out if brokers would not accept so many.
+    Raises StreamsError if the rest is more than brokers accept.
     """
     offsets: dict[TopicPartition, OffsetAndMetadata] = {}
     remembered = checkpoint.processor_metadata
     for partition, offset in sorted(positions.items()):
         time = checkpoint.partition_times.get(partition, NO_TIMESTAMP)
         moved = {} if partition.partition == task.partition else {_TASK: task.partition}
-        text = PartitionMetadata(time, {**remembered, **moved}).encode()
+        text = PartitionMetadata(time, {**remembered, **moved, **topics}).encode()
+        if len(text) > MOST_BYTES:
+            text = PartitionMetadata(time, {**remembered, **moved}).encode()
         if len(text) > MOST_BYTES:
             raise StreamsError(
                 f"Task {task} cannot commit the offset of {partition}: the metadata beside it are {len(text)} bytes, "
@@ -145,6 +155,7 @@ def checkpoint_of(
     times = {p: each.partition_time for p, each in found.items() if each.partition_time != NO_TIMESTAMP}
     remembered = dict(base)
     for each in found.values():
-        remembered.update({name: value for name, value in each.processor_metadata.items() if name != _TASK})
+        entries = each.processor_metadata.items()
+        remembered.update({name: value for name, value in entries if name != _TASK and not name.startswith(TOPIC)})
     remembered.update(restored)
     return TaskCheckpoint(max(times.values(), default=NO_TIMESTAMP), times, processor_metadata=remembered)

@@ -19,7 +19,7 @@ class Layout:
     """The tasks of an application.
 
     topology: with all patterns resolved. groups: the partitions that each task reads. topic_partitions: the number of
-    partitions of each topic, internal ones too. topic_ids: the ids of the source topics and the global topics, where
+    partitions of each topic, internal ones too. topic_ids: the ids of these topics and of the global ones, where
     brokers give ids.
     """
 

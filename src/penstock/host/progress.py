@@ -14,6 +14,14 @@ _log = logging.getLogger(__name__)
 _DROPPED_EVERY_SECONDS = 60
 
 
+def late_end(application_id: str, limit_ms: int | None, figures: Mapping[str, Any]) -> str:
+    """Return the message for a run that did not reach the end in time. figures: the statistics of its host; lag: how
+    many records are left, unread: where they are, each if it is known."""
+    left = figures.get("unread") or (counted(figures["lag"], "record") + " not read yet" if figures.get("lag") else "")
+    late = f"{application_id} did not reach the end of its inputs in {limit_ms} ms"
+    return f"{late}: {left}." if left else f"{late}."
+
+
 class ProgressLog:
     """Writes a line to the log every so often: how far the application is (`log.summary.interval.ms`)."""
 

@@ -29,7 +29,8 @@ class UsedTopics(Protocol):
 
     @property
     def topic_ids(self) -> Mapping[str, str]:
-        """The ids of the source topics and the global topics, where brokers give ids."""
+        """The ids of the source topics, the global topics and those that the application made for itself, where brokers
+        give ids."""
         ...
 
 
@@ -96,13 +97,13 @@ def topic_changes(
         used: what runs.
         now: the topology, with its patterns resolved for the topics that there are.
         topics: the partitions of each topic of the brokers now.
-        ids: the ids of source topics now, where brokers give ids.
+        ids: the ids of these topics now, where brokers give ids.
     """
     before = used.topology
     read, matched = _sources(before), _sources(now)
     for topic in sorted(matched - read):
         yield TopicChange(f"topic {topic} is new and matches a pattern", is_growth=True)
-    named = {*read, *external_sink_topics(before)}
+    named = {*read, *external_sink_topics(before), *used.topic_ids}
     if before.global_topology is not None:
         named.update(before.global_topology.source_topics)
     for topic in sorted(named & used.topic_partitions.keys()):

@@ -7,8 +7,9 @@ stores it holds and up to which offset of each changelog partition, so it change
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import orjson
@@ -26,25 +27,36 @@ class ChangelogStamp:
 
     layouts: of its stores by name. offsets: of each changelog partition the next offset to be applied.
     processor_metadata: what stores and processors remember besides entries. topic_ids: of the topics that the offsets
-    belong to, where brokers give ids.
+    belong to, where brokers give ids. inputs: the offsets of the partitions that the task reads, of the commit whose
+    state it is; empty if that is not known.
     """
 
     layouts: Mapping[str, str] = field(default_factory=dict)
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     processor_metadata: Mapping[str, int] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def encode(self) -> bytes:
         """Return the stamp as bytes, the same for the same content."""
-        offsets = sorted([*partition, offset] for partition, offset in self.offsets.items())
-        content = [self.layouts, offsets, self.processor_metadata, self.topic_ids]
+        content = [self.layouts, _rows(self.offsets), self.processor_metadata, self.topic_ids, _rows(self.inputs)]
         return orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
 
     @staticmethod
     def decode(data: bytes) -> ChangelogStamp:
         """Return the stamp that `data` was made from."""
-        layouts, offsets, *rest = orjson.loads(data)  # earlier versions had no ids
-        return ChangelogStamp(layouts, {TopicPartition(t, p): offset for t, p, offset in offsets}, *rest)
+        content: list[Any] = orjson.loads(data)
+        content += {}, {}  # earlier versions had no inputs, and before that no ids
+        layouts, offsets, metadata, ids, inputs = content[:5]
+        return ChangelogStamp(layouts, _by_partition(offsets), metadata, ids, _by_partition(inputs))
+
+
+def _rows(offsets: Mapping[TopicPartition, int]) -> list[list[str | int]]:
+    return sorted([*partition, offset] for partition, offset in offsets.items())
+
+
+def _by_partition(rows: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, int]:
+    return {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
 
 
 _PARTIAL = ChangelogStamp().encode()
@@ -83,11 +95,13 @@ class ChangelogCopy:
         self._metadata = dict(found.processor_metadata)
         self._before = found.processor_metadata
         self._topic_ids = dict(found.topic_ids)
+        self._inputs = dict(found.inputs)
 
     @property
     def stamp(self) -> ChangelogStamp:
         """What the base holds now."""
-        return ChangelogStamp(self._layouts, dict(self._offsets), dict(self._metadata), dict(self._topic_ids))
+        offsets, metadata = dict(self._offsets), dict(self._metadata)
+        return ChangelogStamp(self._layouts, offsets, metadata, dict(self._topic_ids), dict(self._inputs))
 
     @property
     def restored_metadata(self) -> dict[str, int]:
@@ -118,6 +132,7 @@ class ChangelogCopy:
         self._offsets.update(offsets)
         self._metadata.update(processor_metadata)
         self._before = dict(processor_metadata)
+        self._inputs.clear()
         self.base.apply({}, self.stamp.encode())
 
     def clear(self) -> None:
@@ -126,7 +141,14 @@ class ChangelogCopy:
         self.base.clear()
         self._offsets.clear()
         self._metadata.clear()
+        self._inputs.clear()
         self._before = {}
+
+    def restored_to(self, inputs: Mapping[TopicPartition, int]) -> None:
+        """Take that the base has the state that belongs to the committed offsets `inputs` of the task."""
+        if self._inputs != inputs:
+            self._inputs = dict(inputs)
+            self.base.apply({}, self.stamp.encode())
 
     def continue_with(self, topic_ids: Mapping[str, str]) -> None:
         """Go on with the topics that have these ids now. A copy is emptied if one of its topics was deleted and created
@@ -153,4 +175,5 @@ class ChangelogCopy:
             )
             raise
         self._offsets[self._changelogs[store]] = next_offset
+        self._inputs.clear()
         self.base.apply({store: changes}, self.stamp.encode())

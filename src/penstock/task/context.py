@@ -325,6 +325,7 @@ class NodeContext:
         else:
             first = 0 if punctuation_type is PunctuationType.STREAM_TIME else now + interval_ms
         schedule = Schedule(self._node.name, self._calls, punctuation_type, interval_ms, callback, first)
+        schedule.first_time = NO_TIMESTAMP if start_time_ms is None else start_time_ms
         self._task.schedules.add(schedule, self._node.initializing)
         self._calls += 1
         return schedule

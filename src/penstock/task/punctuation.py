@@ -31,6 +31,8 @@ class Schedule:
     callback: Punctuator
     next_time: int
     cancelled: bool = False
+    first_time: int = NO_TIMESTAMP
+    """Before this time (ms) it does not fire, though that is further off than an interval."""
 
     def cancel(self) -> None:
         """End the schedule; its punctuator is not called again."""
@@ -41,6 +43,11 @@ class Schedule:
         self.next_time += self.interval
         if self.next_time <= now:
             self.next_time += (now - self.next_time) // self.interval * self.interval + self.interval
+
+    def go_back(self, now: int) -> None:
+        """Set the next time after the clock went back to `now` (ms): at most one interval later, and in step."""
+        too_far = max(self.next_time - now - 1, 0) // self.interval * self.interval
+        self.next_time = max(self.next_time - too_far, self.first_time)
 
 
 def _next_time(schedule: Schedule) -> int:
@@ -72,6 +79,10 @@ class Schedules(Protocol):
 
     def next_time(self, kind: PunctuationType) -> int | None:
         """Return the next time (ms) of this clock at which a schedule may be due, None if there is none."""
+        ...
+
+    def go_back(self, now: int) -> None:
+        """Take that the wall clock went back to `now` (ms): no schedule waits longer than its interval for that."""
         ...
 
     def states(self) -> tuple[ScheduleState, ...]:
@@ -109,6 +120,14 @@ class LivingSchedules:
         """Return the smallest time of the schedules, among them those cancelled that have not become due."""
         first = self._schedules[kind].peek()
         return None if first is None else first.next_time
+
+    def go_back(self, now: int) -> None:
+        """Take that the wall clock went back to `now` (ms)."""
+        before = self._schedules[PunctuationType.WALL_CLOCK_TIME]
+        queue = self._schedules[PunctuationType.WALL_CLOCK_TIME] = PriorityQueue(_next_time)
+        for schedule in before:
+            schedule.go_back(now)
+            queue.offer(schedule)
 
     def states(self) -> tuple[ScheduleState, ...]:
         """Return nothing: after a restart `init` schedules again."""

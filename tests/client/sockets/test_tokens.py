@@ -45,6 +45,25 @@ def test_a_function_that_returns_something_else_is_named() -> None:
         token_source({"oauth_cb": lambda _: "token"}, 1000)()
 
 
+@pytest.mark.parametrize("leap_s", [86_400, -86_400])
+def test_a_token_is_replaced_in_time_though_the_clock_leapt_when_it_came(
+    monkeypatch: pytest.MonkeyPatch, leap_s: int
+) -> None:
+    now, ahead, asked = time.time(), 0.0, 0
+
+    def ask(_: str) -> tuple[str, float]:
+        nonlocal asked
+        asked += 1
+        return str(asked), now + 60 * asked
+
+    monkeypatch.setattr(time, "time", lambda: now + ahead)
+    source = token_source({"oauth_cb": ask}, 1000)
+    ahead = leap_s
+    source()
+    ahead = 61
+    assert source().expires_s > time.time()
+
+
 def test_an_unsecured_token_has_the_claims_of_librdkafka() -> None:
     given = {"principal": "alice", "scope": "a,b", "lifeSeconds": "60", "extension_x": "y"}
     token = unsecured_token(given, 1000.0)

@@ -4,7 +4,7 @@ order, over topics in memory. So a test sees each result, and can end an instanc
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol, cast
 
 from penstock.client.api import Admin, OffsetAndMetadata
@@ -35,7 +35,7 @@ class Processing(Protocol):
 
 
 class InlineInstance:
-    """One instance with all tasks of an application."""
+    """One instance of an application."""
 
     def __init__(
         self,
@@ -51,10 +51,11 @@ class InlineInstance:
         until: Mapping[TopicPartition, int] | None = None,
         exactly_once: bool = False,
         processing: Processing | None = None,
+        tasks: Collection[TaskId] | None = None,
     ) -> None:
-        """Have all tasks. commit_interval_ms: 0 commits after each run. records_at_once: that arrive of a partition.
-        bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers. processing:
-        where tasks run; None for here."""
+        """Have all tasks, or `tasks`. commit_interval_ms: 0 commits after each run. records_at_once: that arrive of a
+        partition. bases: the disk; a new one if not given. response: what the handler of uncaught exceptions answers.
+        processing: where tasks run; None for here."""
         self.broker = broker
         self._clock = clock
         self._records_at_once = records_at_once
@@ -72,7 +73,9 @@ class InlineInstance:
         self._processing = processing
         open_base = self._open_base if processing is None else processing.open_base
         self._opener = StateOpener(self.layout, cast(Admin, broker), broker, open_base, clock)
-        self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups))])
+        self._events: deque[v.Event] = deque(
+            [v.Assigned(frozenset(self.layout.groups if tasks is None else tasks))]
+        )
         self._following: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
         self._exactly_once = exactly_once
@@ -157,6 +160,8 @@ class InlineInstance:
                     self._events.append(v.Failed(error, task))
             case v.ResetPosition(partition):
                 self._events.append(v.PositionReset(partition, self._opener.reset(partition)))
+            case v.FindUnread(ends):
+                self._events.append(self._opener.find_unread(ends))
             case v.Follow(positions):
                 self._following.update(positions)
             case v.Unfollow(partitions):

@@ -151,8 +151,15 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     assert words.run_to_end(words.host()).told[-1] == "stopped"
     assert words.counts() == {"a": 2, "b": 1, "c": 1}
     words.write("a", "d")
-    words.run_to_end(words.host())
+    host = words.host()
+    words.run_to_end(host)
     assert words.counts() == {"a": 3, "b": 1, "c": 1, "d": 1}
+    assert (host.statistics()["records_in"], host.statistics()["lag"]) == (2, 0)
+    producer = ConfluentProducer(words.config())
+    producer.send(f"{words.app}-{words.store}-repartition", b"e", b"e", 0)
+    producer.close()
+    words.run_to_end(words.host())  # what waits in a repartition topic is left of an earlier run
+    assert words.counts()["e"] == 1
     config = words.admin.describe_topic(f"{words.app}-KSTREAM-AGGREGATE-STATE-STORE-0000000003-changelog").config
     assert config["cleanup.policy"] == "compact"
 

@@ -6,6 +6,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
+from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
@@ -45,9 +47,13 @@ SHORT_SESSION = {"session.timeout.ms": 6_000}
 class Instance:
     """A member, and the events that it gives to its core."""
 
-    def __init__(self, layout: Layout, config: StreamsConfig, process: str, workers: int) -> None:
+    def __init__(
+        self, layout: Layout, config: StreamsConfig, process: str, workers: int, member_file: MemberFile | None
+    ) -> None:
         self.events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
-        self.membership = GroupMembership(layout, config, self.events.put, process, workers=workers)
+        self.membership = GroupMembership(
+            layout, config, self.events.put, process, workers=workers, member_file=member_file
+        )
         self._assignments = 0
 
     def next(self) -> v.Event:
@@ -86,10 +92,15 @@ class Group:
         self._stack = stack
 
     def instance(
-        self, process: str = "p", layout: Layout | None = None, workers: int = 1, **settings: object
+        self,
+        process: str = "p",
+        layout: Layout | None = None,
+        workers: int = 1,
+        member_file: MemberFile | None = None,
+        **settings: object,
     ) -> Instance:
         config = StreamsConfig({**self._settings, **settings})
-        instance = Instance(layout or self.layout, config, process, workers)
+        instance = Instance(layout or self.layout, config, process, workers, member_file)
         self._stack.callback(instance.membership.close)
         instance.membership.start()
         return instance
@@ -173,6 +184,22 @@ def test_the_tasks_of_a_member_that_is_killed_go_to_the_others_after_its_session
     assert second.assigned() == frozenset()
     first.membership.close()  # without leaving
     assert until(lambda: second.assigned() == TASKS)
+
+
+def test_a_process_that_was_killed_has_its_tasks_again_without_waiting_for_its_session(
+    group: Group, tmp_path: Path
+) -> None:
+    path, session = tmp_path / "group-member", {"session.timeout.ms": 600_000}
+    first = group.instance("p", member_file=MemberFile(path), **session)
+    assert first.assigned() == TASKS
+    first.membership.close()  # without leaving
+    again = group.instance("p", member_file=MemberFile(path), **session)
+    assert again.assigned() == TASKS
+    [member] = group.admin.describe_group(group.name).members
+    assert path.read_text() == member.member_id
+    again.membership.leave()
+    again.membership.close()
+    assert not path.exists()
 
 
 def test_a_member_that_is_removed_is_told_so_and_commits_nothing(group: Group) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from penstock.host.open import open_state
 from penstock.host.threads.driver import ThreadsHost
 from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology, built_topology
+from penstock.record import TopicPartition
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.streams import KafkaStreams
 from tests.host.threads.test_driver import NAMES, Restores, WordCount
@@ -117,6 +119,19 @@ def _counts(streams: KafkaStreams) -> dict[str, int]:
         return dict(streams.store(COUNTS).all())
     except StreamsError:
         return {}
+
+
+def test_instances_that_run_to_the_end_return_when_their_group_has_processed_everything(words: WordCount) -> None:
+    words.write(*(f"a{n}" for n in range(200)))
+    directory = Path(words.settings["state.dir"])
+    runs = [KafkaStreams(topology(words), words.config(**{"state.dir": str(directory / str(n))})) for n in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        for run in [pool.submit(each.run_to_end, 120_000) for each in runs]:
+            run.result()
+    place = [TopicPartition(f"{words.app}-counts-repartition", n) for n in range(2)]
+    committed = words.admin.committed_offsets(words.app, place)
+    assert sum(each.offset for each in committed.values()) == 200
+    assert [each.statistics()["lag"] for each in runs] == [0, 0]
 
 
 def test_an_error_without_a_handler_ends_the_application(words: WordCount) -> None:

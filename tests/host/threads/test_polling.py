@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from penstock.clock import SystemClock
+from penstock.clock import Clocks, SystemClock
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Phase
@@ -91,7 +91,7 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     workers: Any = SimpleNamespace(do=answer)
     parts: Any = core, consumer, None, membership, workers, None
-    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures, queue.SimpleQueue())
+    polling = Polling(*parts, Clocks.of(None), LONG_MS, frozenset(), figures, queue.SimpleQueue())
     polling.run()
     assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
     assert not consumer.polled_in_flight
@@ -164,7 +164,7 @@ def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.Position
     figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     wanted = frozenset([PARTITION]) if awaitable else frozenset()
     parts: Any = core, consumer, None, membership, None, None
-    polling = Polling(*parts, SystemClock(), 0, wanted, figures, queue.SimpleQueue())
+    polling = Polling(*parts, Clocks.of(None), 0, wanted, figures, queue.SimpleQueue())
     polling.run()
     return [end for event in core.seen if isinstance(event, v.EndsReached) for end in event.ends.values()]
 
@@ -202,7 +202,7 @@ def test_what_a_commit_flushes_counts_as_time_of_its_topology() -> None:
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     workers: Any = SimpleNamespace(do=lambda action: polling.post(v.Prepared(TASK, (), {}, nanoseconds=1)))
     parts: Any = _Committing(), None, None, membership, workers, None
-    polling = Polling(*parts, SystemClock(), LONG_MS, frozenset(), figures, queue.SimpleQueue(), committing)
+    polling = Polling(*parts, Clocks.of(None), LONG_MS, frozenset(), figures, queue.SimpleQueue(), committing)
     polling.run()
     order: list[str] = []
 

@@ -117,6 +117,10 @@ class OffsetStore:
                 if known is None or known.record_offset < offset.record_offset:
                     committed[partition] = offset
 
+    def partitions_in_transaction(self, producer_id: int) -> set[TopicPartition]:
+        """Return the partitions whose offsets wait for the end of a producer's transaction."""
+        return {partition for offsets in self._pending.get(producer_id, {}).values() for partition in offsets}
+
     def has_pending(self, group: str, topic: str, partition: int) -> bool:
         """Return whether an open transaction has an offset for a partition."""
         return any((topic, partition) in offsets.get(group, {}) for offsets in self._pending.values())

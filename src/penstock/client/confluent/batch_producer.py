@@ -13,7 +13,7 @@ from penstock.client.confluent.connection import Connection, drained, nothing_to
 from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_refusal
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.failures import Right
-from penstock.client.settings import PRODUCER, client_settings
+from penstock.client.settings import OF_KNOWN_TOPICS, PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.record import PartitionBatch, TopicPartition
@@ -76,8 +76,9 @@ class ConfluentBatchProducer:
         self._connect()
 
     def _connect(self) -> None:
-        forced = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
-        settings = client_settings(self._config, PRODUCER, {**forced, **self._refusals.settings}, {"linger.ms": 1})
+        reports = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
+        forced, defaults = {**reports, **self._refusals.settings}, {**OF_KNOWN_TOPICS, "linger.ms": 1}
+        settings = client_settings(self._config, PRODUCER, forced, defaults)
         self._connection = Connection(settings, self._timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll

@@ -17,7 +17,14 @@ from confluent_kafka import Consumer, KafkaException, Message, Producer, Throttl
 from confluent_kafka import KafkaError as Code
 
 from penstock.client.confluent.statistics import STATISTICS
-from penstock.client.failures import FORBIDDEN, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, Failures, Right
+from penstock.client.failures import (
+    CORRUPT_MESSAGE,
+    FORBIDDEN,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+    Failures,
+    Right,
+)
 from penstock.client.keys import unknown_key
 from penstock.errors import ConfigError, KafkaError, RetriableError
 from penstock.log_limits import limit_rate
@@ -91,6 +98,9 @@ _PASSING = frozenset(
 )
 """Codes of requests that may succeed a moment later; librdkafka marks them itself only in transactions (Kafka class:
 RetriableException)."""
+
+_DAMAGED = frozenset((Code._BAD_MSG, Code._BAD_COMPRESSION, Code._NOT_IMPLEMENTED))
+"""Codes for a batch of records with a wrong checksum, or with a format or a compression that is not known."""
 
 UNKNOWN_TOPIC = frozenset((Code.UNKNOWN_TOPIC_OR_PART, Code._UNKNOWN_TOPIC, Code._UNKNOWN_PARTITION, Code._NOENT))
 """Codes for a missing topic or partition."""
@@ -213,6 +223,8 @@ class Connection:
             code = UNKNOWN_TOPIC_OR_PARTITION
         elif code == Code._AUTO_OFFSET_RESET:
             code = OFFSET_OUT_OF_RANGE
+        elif code in _DAMAGED:
+            code = CORRUPT_MESSAGE
         elif code == Code._MSG_TIMED_OUT:
             raise RetriableError(
                 f"The brokers did not accept a record in time ({doing}) at bootstrap.servers={self.servers}. Check "

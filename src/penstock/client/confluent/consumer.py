@@ -206,7 +206,7 @@ class ConfluentFetcher:
             if arrived.is_end:
                 return
             if arrived.failure is not None:
-                connection.fail(arrived.failure, doing, needs)
+                connection.fail(arrived.failure, f"{doing}, at offset {arrived.failed_at}", needs)
 
     @staticmethod
     def _next(connection: Connection, consumer: Consumer, doing: str, seconds: float, needs: Right) -> list[Message]:
@@ -276,11 +276,12 @@ def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
 
 class _Arrived(NamedTuple):
     """The messages of one call of a consumer, sorted: the records of the range, whether they reach its end, and the
-    error that stops more."""
+    error that stops more, with its offset."""
 
     records: list[Message]
     is_end: bool
-    failure: Code | None
+    failure: Code | None = None
+    failed_at: int | None = None
 
 
 def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
@@ -288,7 +289,7 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
     if not any(map(Message.error, messages)):
         is_end = _offset(messages[-1]) >= end_offset - 1
         records = [each for each in messages if _offset(each) < end_offset] if is_end else messages
-        return _Arrived(records, is_end, None)
+        return _Arrived(records, is_end)
     records, is_end = [], False
     for message in messages:
         error, offset = message.error(), _offset(message)
@@ -299,8 +300,8 @@ def _sorted_out(messages: list[Message], end_offset: int) -> _Arrived:
         elif error.code() == Code._PARTITION_EOF:
             is_end = is_end or offset >= end_offset
         elif _fails(error):
-            return _Arrived(records, is_end, error)
-    return _Arrived(records, is_end, None)
+            return _Arrived(records, is_end, error, message.offset())
+    return _Arrived(records, is_end)
 
 
 def _is_end(event: Message) -> bool:

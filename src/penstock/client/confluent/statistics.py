@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from penstock.client.settings import CONSUMER, PRODUCER
+from penstock.client.settings import CONSUMER, PRODUCER, client_id
+from penstock.config import StreamsConfig
 from penstock.metrics import host_metrics as names
 from penstock.metrics.host_metrics import CLIENT, operation_of
 from penstock.metrics.measurements import NOTHING, Measurement
@@ -38,19 +39,16 @@ class ClientStatistics:
         told: Mapping[str, Any] = orjson.loads(text)
         with self._lock:
             of_client = self._measured.setdefault(str(told["client_id"]), {})
+            _keep_newest(self._measured)
             for name, measurement in self._of(role, told):
                 if measurement.number:
                     known = operation_of(name, CLIENT, role)
                     of_client[known] = of_client.get(known, NOTHING).plus(measurement)
 
-    def take(self) -> dict[str, Measurement]:
-        """Give up what was reported since the last time, by operations of clients."""
-        return self.take_of(list(self._measured))
-
-    def take_of(self, clients: Iterable[str]) -> dict[str, Measurement]:
-        """Give up what clients with these `client.id`s have reported since the last time, by operations of clients."""
+    def take_of(self, config: StreamsConfig) -> dict[str, Measurement]:
+        """Give up what the clients of an application have reported since the last time, by operations of clients."""
         with self._lock:
-            taken = [self._measured.pop(client, {}) for client in clients]
+            taken = [self._measured.pop(client_id(config, role), {}) for role in _THROTTLED]
         measured: dict[str, Measurement] = {}
         for of_client in taken:
             for known, measurement in of_client.items():
@@ -69,11 +67,16 @@ class ClientStatistics:
         client, now = str(told["name"]), (int(told["tx_bytes"]), int(told["rx_bytes"]))
         before = self._bytes.pop(client, (0, 0))
         self._bytes[client] = now
-        if len(self._bytes) > _MOST_CLIENTS:
-            del self._bytes[next(iter(self._bytes))]
+        _keep_newest(self._bytes)
         for name, total, known in zip((names.OUTGOING_BYTE, names.INCOMING_BYTE), now, before, strict=True):
             more = total - known
             yield name, Measurement(1, more, more, more)
+
+
+def _keep_newest(of_clients: dict[str, Any]) -> None:
+    """Forget the oldest client if there are too many."""
+    if len(of_clients) > _MOST_CLIENTS:
+        del of_clients[next(iter(of_clients))]
 
 
 def _together(brokers: Iterable[Mapping[str, Any]], window: str, units: int) -> Measurement:

@@ -29,7 +29,7 @@ from penstock.client.confluent.transactions import (
     until,
 )
 from penstock.client.failures import FORBIDDEN, Right
-from penstock.client.settings import HURRIED, PRODUCER, client_settings
+from penstock.client.settings import HURRIED, OF_KNOWN_TOPICS, PRODUCER, client_settings
 from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, ProducerFencedError, RetriableError, StreamsError, TaskMigratedError
@@ -70,7 +70,7 @@ class ConfluentTransactionalProducer:
             "on_delivery": self._deliveries.delivered,
             "delivery.report.only.error": False,
         }
-        defaults = {**HURRIED, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
+        defaults = {**HURRIED, **OF_KNOWN_TOPICS, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
         settings = client_settings(config, PRODUCER, forced, defaults)
         self._transaction_timeout_ms = int(settings["transaction.timeout.ms"])
         self._connection = Connection(settings, timeout_ms)

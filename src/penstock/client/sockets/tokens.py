@@ -67,10 +67,9 @@ def _kept(ask: TokenSource) -> TokenSource:
     kept: list[tuple[Token, float]] = []
 
     def token() -> Token:
-        now = time.time()
-        if not kept or now >= kept[0][1]:
+        if not kept or time.monotonic() >= kept[0][1] or time.time() >= kept[0][0].expires_s:
             found = ask()
-            kept[:] = [(found, now + (found.expires_s - now) * _RENEWED_AT)]
+            kept[:] = [(found, time.monotonic() + (found.expires_s - time.time()) * _RENEWED_AT)]
         return kept[0][0]
 
     return token

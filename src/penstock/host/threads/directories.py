@@ -4,6 +4,7 @@ StateDirectory).
     <state.dir>/<application.id>/
       .lock                             held while an instance runs
       kafka-streams-process-metadata    the process id: the same as long as this directory is there
+      group-member                      the member of the group that the instance is, or was if it did not leave
       <task>/                           the base of a task (`base_directory`)
       global/                           that of the global stores
       shared/                           with `penstock.state.shared`, the database of all tasks: then the directory of a
@@ -31,6 +32,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.crashpoints import crash_point
 from penstock.host.directories import application_directory, application_path
+from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -45,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _LOCK = ".lock"
 _PROCESS = "kafka-streams-process-metadata"
+_MEMBER = "group-member"
 _GLOBAL = "global"
 _SHARED = "shared"
 _PART = "in-shared"
@@ -125,6 +128,10 @@ class StateDirectory:
         with open_private(path, "wb") as file:
             file.write(orjson.dumps({"processId": made}))
         return made
+
+    def member_file(self) -> MemberFile:
+        """Return where the instance keeps which member of the group it is."""
+        return MemberFile(self.path / _MEMBER)
 
     def open_base(self, task: TaskId) -> Base:
         """Open or make the base of `task`. Raises LockError or ProcessorStateError if it cannot be opened."""

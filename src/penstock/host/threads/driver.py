@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -24,30 +23,22 @@ from penstock.client.confluent import (
 )
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
-from penstock.client.settings import CONSUMER, PRODUCER, RESTORE_CONSUMER, client_id
-from penstock.clock import Clock, SystemClock, elapsed_milliseconds
+from penstock.client.settings import RESTORE_CONSUMER
+from penstock.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
-from penstock.errors import (
-    ConfigError,
-    RetriableError,
-    StreamsError,
-    TaskMigratedError,
-    TopologyError,
-    UnknownTopicOrPartitionError,
-)
+from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
 from penstock.extras import load
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
 from penstock.host.crashpoints import crash_point
-from penstock.host.internal_topics import make_internal_topics
-from penstock.host.layout import Layout, layout_of, own_topics
-from penstock.host.listed_topics import listed_topics
+from penstock.host.layout import Layout, own_topics
 from penstock.host.production import RefusedRecords
 from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.purging import RecordPurge
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import resetting
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Figures, progress_line
@@ -57,8 +48,8 @@ from penstock.host.threads.instance import Instance, Settings
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
-from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
+from penstock.host.threads.preparing import checked_layout, refused_change
 from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
@@ -66,11 +57,11 @@ from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshot
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
+from penstock.host.threads.unread import planned_ends
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
 from penstock.host.topic_watch import TopicChanges, TopicWatch
-from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
@@ -121,14 +112,15 @@ class ThreadsHost:
         self._all_turns = turns
         self._turns: TopologyTurns | None = None
         self._until_end = until_end
+        self._ends: Mapping[TopicPartition, int] = {}
         self._restore_listener = restore_listener
-        self._clock = clock or SystemClock()
+        self._clocks = Clocks.of(clock)
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
         self._figures = Figures.of(config, own_topics(built).__contains__)
         self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
-        self._queries = TaskQueries(built, config, self._clock)
+        self._queries = TaskQueries(built, config, self._clocks.wall)
         self._stopped = threading.Event()
         self._rebalancing = threading.Event()
         self._paused = False
@@ -276,7 +268,7 @@ class ThreadsHost:
             opened.callback(self._dropped.look)
             admin = GroupAdmin(self._config)
             opened.callback(admin.close)
-            layout = self._checked_layout(admin)
+            layout = checked_layout(self._built, self._config, admin)
             self._rebalancing.clear()
             watch = TopicWatch(self._built, self._config, own_topics(self._built))
             application = _Application(listener, lambda: self._rebalances_for(watch.changes(layout)))
@@ -300,8 +292,7 @@ class ThreadsHost:
 
     def _take_statistics_of_clients(self) -> None:
         """Add what the clients of this application report, if `statistics.interval.ms` is set."""
-        clients = [client_id(self._config, role) for role in (CONSUMER, PRODUCER)]
-        self._figures.take_clients(STATISTICS.take_of(clients))
+        self._figures.take_clients(STATISTICS.take_of(self._config))
 
     def _clean_up_unused(self) -> None:
         """Delete the state of tasks that others have had for long enough."""
@@ -319,7 +310,7 @@ class ThreadsHost:
         read."""
         if changes is None:
             return False
-        why = self._refused_change() if changes.are_growth else None
+        why = refused_change(self._built, self._config) if changes.are_growth else None
         if why is None:
             self.rebalance(changes.text)
         elif why != self._refused:
@@ -333,56 +324,23 @@ class ThreadsHost:
         self._refused = why
         return why is None
 
-    def _checked_layout(self, admin: Admin) -> Layout:
-        """Return the tasks, for which all topics are there now; raises StreamsError if one is missing or wrong."""
-        topics = listed_topics(admin, named_topics(self._built, self._config))
-        layout = layout_of(self._built, self._config, topics)
-        layout = replace(layout, topic_ids=admin.topic_ids(source_topics(layout.topology)))
-        check_sink_topics(layout.topology, topics, self._config)
-        if (why := self._refused_plan(layout, admin, topics)) is not None:
-            raise StreamsError(why)
-        make_internal_topics(layout, admin, topics)
-        return layout
-
-    def _refused_plan(self, layout: Layout, admin: Admin, topics: Mapping[str, int]) -> str | None:
-        """Return why these tasks must not be assigned, None if they may."""
-        # with the partitions of internal topics, which `make_internal_topics` checks too: a look at changes makes none
-        partitions = partitions_with_state(layout)
-        committed = admin.committed_offsets(self._application_id, partitions, stable=False) if partitions else {}
-        return refused_plan(layout, topics, committed)
-
-    def _refused_change(self) -> str | None:
-        """Return why the tasks for the topics that there are now must not be assigned, None if they may, or if their
-        preparation raises an error, which the rebalance then tells."""
-        try:
-            admin = GroupAdmin(self._config)
-            try:
-                topics = listed_topics(admin, named_topics(self._built, self._config))
-                return self._refused_plan(layout_of(self._built, self._config, topics), admin, topics)
-            finally:
-                admin.close()
-        except Exception:  # whatever a partition.grouper raises
-            return None
-
     def _wired(self, layout: Layout, admin: Admin, application: _Application, opened: ExitStack) -> Polling:
         """Return the loop of the polling thread with all that works for it; `opened` closes that."""
-        until = self._ends(layout, admin) if self._until_end else None
+        if self._until_end:
+            self._ends = planned_ends(layout, admin, self._ends)
+        until = self._ends if self._until_end else None
         config = self._config
         events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         post = events.put  # to this loop alone: a thread that outlives it must not disturb the next one
         settings = Settings.of(
-            config,
-            commit_interval_ms(config),
-            limits(config),
-            self._exactly_once,
-            max_poll_interval_ms(config),
+            config, commit_interval_ms(config), limits(config), self._exactly_once, max_poll_interval_ms(config)
         )
         fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)
         # Arrow, which snapshots on a remote file system need, takes 40 MB.
         remote = None if config[_REMOTE_DIR] is None else load("penstock.host.threads.remote_state", _REMOTE_DIR)
         snapshots = None if remote is None else remote.remote_snapshots(config)
-        fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clock).fill
+        fill = no_snapshots if remote is None else remote.RemoteState(layout, snapshots, admin, self._clocks.wall).fill
         follower = partial(ConfluentConsumer, config, role=RESTORE_CONSUMER)
         standbys = Standbys(layout, admin, follower, self._directory.open_base, fill, self._figures.updated)
         self._standbys = standbys
@@ -396,7 +354,7 @@ class ThreadsHost:
             admin,
             fetcher,
             self._directory.open_base,
-            self._clock,
+            self._clocks.wall,
             self._restore_listener,
             self._stopped.is_set,
             standbys,
@@ -411,7 +369,7 @@ class ThreadsHost:
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         processing = self._tasks_in = self._processing(layout, runner, partial(_answered, positions, post))
         opened.callback(processing.close)
-        self._figures.started(processing.worker_count, self._clock.milliseconds())
+        self._figures.started(processing.worker_count, self._clocks.wall.milliseconds())
         workers = TaskThreads(self._application_id, processing, opener, standbys, purge, post, self._figures)
         opened.callback(workers.close)
         make_membership = self._make_membership or partial(
@@ -419,18 +377,20 @@ class ThreadsHost:
             process=self._directory.process_id(),
             state=positions,
             workers=processing.worker_count,
+            member_file=self._directory.member_file(),
         )
         membership = make_membership(layout, self._config, post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
+        consumer = ConfluentConsumer(config)
         polling = Polling(
-            Instance(layout, settings, self._clock.milliseconds(), until, processing.worker_of),
-            ConfluentConsumer(self._config),
+            Instance(layout, settings, self._clocks.elapsed.milliseconds(), until, processing.worker_of),
+            consumer if until is None else BoundedConsumer(consumer, until),
             self._output(layout, membership, letters),
             membership,
             workers,
             application,
-            self._clock,
+            self._clocks,
             self._config["poll.ms"],
             frozenset(partition for group in shared for partition in group),
             self._figures,
@@ -468,7 +428,7 @@ class ThreadsHost:
             processing.open_tasks,
             lambda: self._figures.commit,
             partial(ConfluentAdmin, self._config, _ENDS_MS),
-            self._clock,
+            self._clocks.wall,
             self._config["penstock.state.remote.interval.ms"],
         )
 
@@ -526,12 +486,6 @@ class ThreadsHost:
         before_commit = partial(crash_point, "commit.offsets", 0)
         producer = ConfluentTransactionalProducer(self._config, transactional_id, before_commit=before_commit)
         return ExactlyOnceOutput(producer, membership, refused_by)
-
-    def _ends(self, layout: Layout, admin: Admin) -> dict[TopicPartition, int]:
-        """Return the ends of the inputs that are not the application's own."""
-        own = layout.topology.repartition_topics
-        inputs = [partition for partition in layout.readers if partition.topic not in own]
-        return admin.end_offsets(inputs, read_committed=True)
 
     def _post(self, event: v.Event) -> None:
         polling = self._polling
@@ -597,7 +551,7 @@ class ThreadsHost:
     def _is_rebalance(self, error: BaseException | None) -> bool:
         """Return whether an instance that has ended is to be followed by another one, which makes again what the last
         commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
-        passes = isinstance(error, UnknownTopicOrPartitionError | RetriableError | TaskMigratedError)
+        passes = isinstance(error, KafkaError | TaskMigratedError)
         return self._rebalancing.is_set() and (error is None or passes)
 
 
@@ -631,7 +585,7 @@ class _Application:
     def ask(self, error: BaseException) -> v.Decided:
         """Return the answer of the handler of uncaught exceptions; it is not asked about topics that have changed, nor
         about a worker process that has died, unless that goes on with the same task."""
-        if isinstance(error, UnknownTopicOrPartitionError | IncompatibleMemberError) and self._rebalances():
+        if isinstance(error, KafkaError | IncompatibleMemberError) and self._rebalances():
             return v.Decided(StreamThreadExceptionResponse.REPLACE_THREAD)
         if isinstance(error, WorkerDiedError) and error.is_first:
             _log.warning("%s", error)

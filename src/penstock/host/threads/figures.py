@@ -13,6 +13,7 @@ from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
 from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.unread import described
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
     ACTIVE_RESTORING,
@@ -86,6 +87,7 @@ class Figures:
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
+        self._unread: Mapping[TopicPartition, v.Unread] = {}
         self._created: set[TaskId] = set()
         self._restoring: set[TaskId] = set()
         self._standing: set[TaskId] = set()
@@ -127,6 +129,8 @@ class Figures:
                     self._awaited[str(task)] = event.awaited
                     self._take_run(event)
                 self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
+            case v.UnreadFound(unread):
+                self._unread = unread or self._unread
             case v.Prepared():
                 self._take_prepared(event)
                 self._prepared_at = self._durable_at = self._elapsed_ms()
@@ -331,7 +335,8 @@ class Figures:
         """Return the figures by name, all since the start.
 
         commits: their number. records_in, bytes_in, records_out: of topics that are not the application's own. lag:
-        records of those topics that the tasks of this instance have not taken yet, as of the last second.
+        records of those topics that the tasks of this instance have not taken yet, as of the last second. unread: of a
+        run to the end, how far partitions were that its group had not committed to their end when it looked last.
         consumed, produced: (records, bytes) by topic. processed, dropped: records by task.
         """
         with self._lock:
@@ -343,6 +348,7 @@ class Figures:
                 "bytes_in": sum(size for _, size in outside),
                 "records_out": sum(records for records, _ in written),
                 "lag": sum(self._lags.values()),
+                "unread": described(self._unread),
                 "consumed": dict(self._consumed),
                 "produced": dict(self._produced),
                 "processed": dict(self._processed),

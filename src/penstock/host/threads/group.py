@@ -33,6 +33,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ClassicProtocol
 from penstock.host.threads.group_protocol import GroupProtocol, Request, now_ms
 from penstock.host.threads.keys import uses_streams_protocol
+from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.membership import Post, TaskPositions
 from penstock.host.threads.streams_group import StreamsProtocol
 from penstock.host.threads.subscription import Endpoint
@@ -67,6 +68,7 @@ class GroupMembership:
         process: the id of this process, None for a new one.
         state: what is known of the state of tasks, None for nothing.
         workers: how many tasks this process can run at one time.
+        member_file: which member an earlier instance of this process was, None if nothing is known of it.
 
     Raises:
         ConfigError: a configuration key has a wrong value.
@@ -80,8 +82,10 @@ class GroupMembership:
         process: str | None = None,
         state: TaskPositions | None = None,
         workers: int = 1,
+        member_file: MemberFile | None = None,
     ) -> None:
         self._group = str(config["application.id"])
+        self._member_file = member_file
         self._post = post
         process = process or uuid.uuid4().hex
         self._protocol: GroupProtocol = (
@@ -177,6 +181,7 @@ class GroupMembership:
             self._waker.send(b"\0")
 
     def _run(self) -> None:
+        self._remove_former()
         happening: m.Happening = m.Begin()
         while not self._closed.is_set():
             try:
@@ -189,11 +194,23 @@ class GroupMembership:
                 happening = m.Unusable(error)
         self._disconnect()
 
+    def _remove_former(self) -> None:
+        """Let the member leave that an instance of this process was which was killed; if that fails, its session ends
+        some time."""
+        former = "" if self._member_file is None or self._protocol.instance else self._member_file.read()
+        request = self._protocol.request(m.LeaveGroup(former)) if former else None
+        if request is not None:
+            self._request(request)
+            if self._answer is not None:
+                self._received(self._answer[0])
+
     def _take(self, happening: m.Happening) -> None:
         with self._lock:
             steps = self._member.handle(happening, now_ms())
             for step in steps:
                 self._tell(step)
+        if self._member_file is not None:
+            self._member_file.keep("" if self._member.has_left else self._member.member_id)
         for step in steps:
             if isinstance(step, m.FindAgain):
                 self._disconnect()

@@ -8,8 +8,9 @@ again. The offsets are committed last.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from hashlib import blake2b
 from itertools import islice, zip_longest
@@ -23,6 +24,7 @@ from penstock.host.api import STATE_ELSEWHERE
 from penstock.host.committing import offsets_of
 from penstock.host.internal_topics import make_internal_topics
 from penstock.host.layout import Layout
+from penstock.host.lost_topics import topic_entries, used_topics
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
@@ -30,6 +32,7 @@ from penstock.state.api import Base, BaseView, Entries, StoreBuilder
 from penstock.state.build import changelog_records
 from penstock.state.changelog_format import ChangelogRecord
 from penstock.state.layouts import TIMESTAMP_SIZE, after, pack_timestamp, timestamp_of
+from penstock.state.lmdb import LmdbBase
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -51,6 +54,17 @@ class SavedTask(NamedTuple):
     positions: Mapping[TopicPartition, int]
     fetched: Mapping[TopicPartition, int]
     waiting: Callable[[TopicPartition], Iterable[RecordBatch]]
+
+
+@contextmanager
+def base_for_block() -> Iterator[Base]:
+    """Open an empty base on disk for a block."""
+    with tempfile.TemporaryDirectory(prefix="penstock-export-") as directory:
+        base = LmdbBase(directory)
+        try:
+            yield base
+        finally:
+            base.close()
 
 
 class HandingOver:
@@ -93,20 +107,29 @@ class HandingOver:
         for task, state in states.items():
             offsets_of(task, state.positions, state.checkpoint)
         make_internal_topics(self._layout, self._admin, self._admin.topics())
+        ids = self._admin.topic_ids({topic for task in states for topic in used_topics(self._layout, task)})
         written = 0
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for task, state in sorted(states.items()):
-            for partition, record in self._changes(task, state):
-                self._send(partition, record)
-                written += 1
+            written += self.write_changelogs(task, state)
             positions = dict(state.positions)
             for partition in self._layout.groups[task]:
                 if partition.topic in self._layout.topology.repartition_topics:
                     positions[partition], sent = self._hand_waiting(partition, state)
                     written += sent
             self._producer.flush()
-            offsets.update(offsets_of(task, positions, state.checkpoint))
+            topics = topic_entries(ids, used_topics(self._layout, task))
+            offsets.update(offsets_of(task, positions, state.checkpoint, topics))
         self._admin.commit_offsets(self._group, offsets)
+        return written
+
+    def write_changelogs(self, task: TaskId, state: SavedTask) -> int:
+        """Write the records that the changelogs of `task` lack of its state, and return how many. Raises as `write`."""
+        written = 0
+        for partition, record in self._changes(task, state):
+            self._send(partition, record)
+            written += 1
+        self._producer.flush()
         return written
 
     def _changes(self, task: TaskId, state: SavedTask) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:

@@ -24,6 +24,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.planned_end import PlannedEnd
 from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
@@ -119,14 +120,12 @@ class Instance:
         until: Mapping[TopicPartition, int] | None = None,
         worker_of: WorkerOf = lambda _: 0,
     ) -> None:
-        """Start without tasks. now: time (ms) by the clock that all calls use. until: the end of each input partition,
-        at which the instance ends; None for never. worker_of: returns which worker a task runs in, of those that run
+        """Start without tasks. now: time (ms) by the clock that all calls use. until: the planned end of each partition
+        of the topics of others; None for never. worker_of: returns which worker a task runs in, of those that run
         one task at a time."""
         self._layout = layout
         self._settings = settings
-        self._until = None if until is None else dict(until)
-        self._at_end_ms: int | None = None
-        """Since when everything before the planned ends has arrived."""
+        self._planned = PlannedEnd(until)
         self._tasks = TaskManager(layout.config, settings.limits, worker_of)
         self._assigned: frozenset[TaskId] | None = None
         self._assignments = 0
@@ -178,7 +177,7 @@ class Instance:
         self._now = now
         self._is_settled &= isinstance(event, _OF_RECORDS)
         self._take(event, now)
-        self._note_end(now)
+        self._planned.note(self._tasks, self._assigned is not None, now)
         self._advance(now)
         actions, self._actions = self._actions, []
         return actions
@@ -195,7 +194,7 @@ class Instance:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
         if self._phase is Phase.RUNNING:
-            times.extend(self._retries.values())
+            times += [*self._retries.values(), self._planned.next_look_ms(self._tasks)]
         if self.wants_records() and not self._paused and not self._is_cut_off:
             times.append(self._tasks.next_due_ms())
         if self._phase is Phase.RUNNING and self._has_changes() and not self._is_cut_off:
@@ -216,6 +215,8 @@ class Instance:
                 self._tasks.know_ends(ends)
             case v.EndsReached(ends):
                 self._tasks.reached(ends)
+            case v.UnreadFound():
+                self._planned.looked(event, now)
             case v.Ran():
                 self._ran(event)
             case v.CutOff():
@@ -237,7 +238,7 @@ class Instance:
             case v.OffsetsCommitted():
                 self._offsets_committed()
             case v.TransactionCommitted(ends):
-                self._sent_is_durable(ends)
+                self._ends_written = ends
                 self._offsets_committed()
             case v.TransactionLost(error, is_fenced):
                 self._transaction_lost(error, is_fenced, now)
@@ -419,7 +420,7 @@ class Instance:
         if not self._has_changes():
             return False
         due = now - self._committed_at >= self._settings.commit_interval_ms
-        return due or self._commit_requested or self._is_done()
+        return due or self._commit_requested or self._planned.is_at_rest(self._tasks)
 
     def _prepare(self, now: int) -> None:
         self._offsets = {}
@@ -437,7 +438,7 @@ class Instance:
         self._answered(event.task)
         if self._phase is not Phase.PREPARING:
             return
-        self._offsets.update(event.offsets)
+        self._offsets.update(self._tasks[event.task].committable(event.offsets))
         if event.output:
             self._do(v.Send(event.output, event.task))
         if self._waiting_for:
@@ -455,15 +456,9 @@ class Instance:
     def _written(self, ends: Mapping[TopicPartition, int]) -> None:
         if self._phase is not Phase.WRITING:
             return
-        self._sent_is_durable(ends)
+        self._ends_written = ends
         self._phase = Phase.COMMITTING
         self._do(v.CommitOffsets(dict(self._offsets)))
-
-    def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
-        self._ends_written = ends
-        if self._until is not None:
-            own = {p: end for p, end in ends.items() if p.topic in self._layout.topology.repartition_topics}
-            self._until.update(own)
 
     def _offsets_committed(self) -> None:
         if self._phase is not Phase.COMMITTING:
@@ -492,6 +487,7 @@ class Instance:
         if read:
             self._do(v.Purge(read))
         self._committed_at, self._commit_requested = now, False
+        self._planned.committed()
         self._committing = set()
         if self._closing is not None:
             self._begin_to_end()
@@ -655,9 +651,11 @@ class Instance:
         if not self._is_settled:
             self._open_created()
             self._stand_by()
-        if self._is_done():
+        if self._planned.is_reached:
             self._closing, self._phase = v.CloseRequested(), Phase.QUIESCING
             return
+        if not self._has_changes() and (look := self._planned.look(self._tasks, now)) is not None:
+            self._do(look)
         self._hand_out(now)
         if not self._is_settled:
             self._tell()
@@ -692,25 +690,6 @@ class Instance:
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))
-
-    def _note_end(self, now: int) -> None:
-        """Keep since when everything before the planned ends has arrived."""
-        if not self._is_at_end():
-            self._at_end_ms = None
-        elif self._at_end_ms is None:
-            self._at_end_ms = now
-
-    def _is_done(self) -> bool:
-        """Return whether everything before the planned ends is processed, and what was due when it had arrived: other
-        punctuations may be due again and again."""
-        return self._at_end_ms is not None and self._tasks.is_idle(self._at_end_ms)
-
-    def _is_at_end(self) -> bool:
-        """Return whether everything before the planned ends has arrived."""
-        if self._until is None or self._assigned is None:
-            return False
-        reached = {p: offset for task in self._tasks for p, offset in task.positions.items()}
-        return all(reached.get(p, -1) >= end for p, end in self._until.items())
 
     def _dropped(self) -> None:
         """Go on when no action is in flight: close what runs, then ask, or open again."""

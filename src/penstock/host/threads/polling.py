@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from penstock.client.api import Consumer
-from penstock.clock import Clock
+from penstock.clock import Clocks
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
@@ -83,7 +83,7 @@ class Polling:
         membership: Membership,
         workers: Workers,
         application: Application,
-        clock: Clock,
+        clocks: Clocks,
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
         figures: Figures,
@@ -91,7 +91,8 @@ class Polling:
         turns: TopologyTurns | None = None,
         worker_of: WorkerOf = lambda _: 0,
     ) -> None:
-        """Take what the loop works with. poll_ms: longest wait for records when nothing is in flight. awaitable: the
+        """Take what the loop works with. clocks: the core lives by the elapsed time, tasks by the
+        wall clock. poll_ms: longest wait for records when nothing is in flight. awaitable: the
         partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures.
         events: for the core, of all threads. turns: that runs take, for which others wait no longer when there is
         nothing to run, and among which the flushes of commits count; None if they take none. worker_of: as for the
@@ -102,7 +103,9 @@ class Polling:
         self._membership = membership
         self._workers = workers
         self._application = application
-        self._clock = clock
+        self._clocks = clocks
+        self._ahead: dict[TaskId, int] = {}
+        """How much (ms) the wall clock of each task is ahead of the core's, as of its last action."""
         self._poll_ms = poll_ms
         self._awaitable = awaitable
         self._events = events
@@ -112,6 +115,7 @@ class Polling:
         self._ends: dict[TopicPartition, int] = {}
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
+        self._is_ending = False
         self._ticked_at = 0
         self._figures = figures
         self._turns = turns
@@ -155,7 +159,7 @@ class Polling:
 
     def _tick(self) -> v.Tick | None:
         """Return a tick if one is due: for the core, or since the last one was long ago."""
-        now, due = self._clock.milliseconds(), self._instance.next_due_ms()
+        now, due = self._clocks.elapsed.milliseconds(), self._instance.next_due_ms()
         if now < self._ticked_at + self._poll_ms and (due is None or now < due):
             return None
         self._ticked_at = now
@@ -163,12 +167,13 @@ class Polling:
 
     def _wait_ms(self) -> int:
         due = self._instance.next_due_ms()
-        return self._poll_ms if due is None else max(0, min(self._poll_ms, due - self._clock.milliseconds()))
+        return self._poll_ms if due is None else max(0, min(self._poll_ms, due - self._clocks.elapsed.milliseconds()))
 
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
         if not self._positions:
-            self._figures.lags({})
+            if not self._is_ending:
+                self._figures.lags({})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -194,9 +199,12 @@ class Polling:
         if reached := self._new_ends():
             self.post(v.EndsReached(reached))
         if self._figures.wants_lag():
-            outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
-            self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
+            self._look_at_lags()
         return bool(arrived or reached)
+
+    def _look_at_lags(self) -> None:
+        outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
+        self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
 
     def _new_ends(self) -> dict[TopicPartition, int]:
         """Return the ends that the consumer has reached. Without those that the last record shows already: a consumer
@@ -243,10 +251,13 @@ class Polling:
             case _:
                 pass
         self._figures.take(event)
-        actions = self._instance.handle(event, self._clock.milliseconds())
+        actions = self._instance.handle(self._by_core(event), self._clocks.elapsed.milliseconds())
         is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commit.number
         if is_running:  # before the tasks run on, whose records are in the next commit
-            self._figures.commit_ended(self._clock.milliseconds())
+            self._figures.commit_ended(self._clocks.wall.milliseconds())
+        if self._instance.phase is Phase.ENDING and not self._is_ending:
+            self._is_ending = True
+            self._look_at_lags()  # for the last time: it stays what the instance has left to others
         for action in actions:
             self._do(action)
         if is_running and isinstance(event, v.Applied):
@@ -268,19 +279,41 @@ class Polling:
             case _:
                 pass
 
+    def _wall_clock_of(self, task: TaskId) -> int:
+        """Return the wall-clock time (ms), by which tasks live, for an action about `task`."""
+        now_ms = self._clocks.wall.milliseconds()
+        self._ahead[task] = now_ms - self._clocks.elapsed.milliseconds()
+        return now_ms
+
     def _numbered(self, action: A) -> A:
-        return replace(action, commit=self._figures.commit.number + 1)
+        now_ms = self._wall_clock_of(action.task)
+        return replace(action, now_ms=now_ms, commit=self._figures.commit.number + 1)
+
+    def _by_core(self, event: v.Event) -> v.Event:
+        """Return `event` with the core's time for when a task has something to do, which no leap of the wall clock
+        since then moves."""
+        match event:
+            case v.Started(task, due) | v.Ran(task, next_wall_clock_ms=due) | v.Applied(task, due) if due is not None:
+                return replace(event, next_wall_clock_ms=due - self._ahead[task])
+            case v.Closed(task=task):
+                self._ahead.pop(task, None)
+            case _:
+                pass
+        return event
 
     def _do(self, action: v.Action) -> None:
         match action:
             case v.Prepare(task):
-                self._figures.commit_began(self._clock.milliseconds())
+                self._figures.commit_began(self._clocks.wall.milliseconds())
                 self._out.add(task)
                 self._workers.do(self._numbered(action))
             case v.Run(task):
                 self._out.add(task)
                 self._workers.do(self._numbered(action))
-            case v.Start() | v.Apply() | v.Close():
+            case v.Start(task):
+                self._out.add(task)
+                self._workers.do(replace(action, now_ms=self._wall_clock_of(task)))
+            case v.Apply() | v.Close():
                 self._out.add(action.task)
                 self._workers.do(action)
             case v.CancelRestore(task):
@@ -288,7 +321,7 @@ class Polling:
             case v.Restore() | v.StandBy() | v.StandDown():
                 self._figures.asked(action)
                 self._workers.restore(action)
-            case v.Purge() | v.ResetPosition():
+            case v.Purge() | v.ResetPosition() | v.FindUnread():
                 self._workers.restore(action)
             case v.Flush() | v.CommitTransaction():
                 crash_point("commit.prepared", self._figures.commit.number)

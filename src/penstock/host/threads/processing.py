@@ -16,6 +16,7 @@ from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
 from penstock.host.layout import Layout
+from penstock.host.lost_topics import topic_entries, used_topics
 from penstock.host.task_measuring import TaskMeasuring
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
@@ -361,6 +362,7 @@ class ActiveStreamTask:
         self._config = layout.config
         self._names = tuple(self._builders)
         self._committed: Mapping[TopicPartition, int] = dict(state.positions)
+        self._topics = topic_entries(layout.topic_ids, used_topics(layout, id))
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0
@@ -471,7 +473,7 @@ class ActiveStreamTask:
             PartitionBatch(topic, self._id.partition, batch)
             for topic, batch in self._change_log.take_batches(now_ms).items()
         ]
-        offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint)
+        offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint, self._topics)
         self._measuring.prepared(commit, now_ms)
         measured = {**commit.measured, **self._measuring.take()}
         if (size := self._base.measured().get(STATE_SIZE)) is not None:
@@ -487,10 +489,11 @@ class ActiveStreamTask:
         known = {**self._positions_now(), **ends}
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
-        self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=dict(self._metadata))
+        self._committed = self._positions_now()
+        metadata = dict(self._metadata)
+        self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=metadata, inputs=self._committed)
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
-        self._committed = self._positions_now()
         return v.Applied(self._id, self._task.next_wall_clock_ms())
 
     def _positions_now(self) -> dict[TopicPartition, int]:

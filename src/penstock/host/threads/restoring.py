@@ -10,21 +10,24 @@ from functools import partial
 
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
 from penstock.clock import Clock
-from penstock.errors import OffsetOutOfRangeError, StreamsError
+from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
 from penstock.host.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
 from penstock.host.offset_resets import offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
 from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
+from penstock.host.threads.unread import unread
 from penstock.host.threads.vocabulary import (
     GLOBAL_TASK,
+    FindUnread,
     OpenedState,
     Purge,
     ResetPosition,
     Restore,
     StandBy,
     StandDown,
+    UnreadFound,
 )
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -38,7 +41,7 @@ _log = logging.getLogger(__name__)
 _MOST_BEGINNINGS = 5
 """How often a restore begins whose changelogs lose records meanwhile: retention deletes some every few minutes."""
 
-RestoreAction = Restore | ResetPosition | StandBy | StandDown | Purge
+RestoreAction = Restore | ResetPosition | FindUnread | StandBy | StandDown | Purge
 """What the restore thread does."""
 
 
@@ -119,6 +122,13 @@ class StateOpener:
         its offset reset is none."""
         return self._positions([partition], {})[partition]
 
+    def find_unread(self, ends: Mapping[TopicPartition, int]) -> UnreadFound:
+        """Return what the group has not committed yet: this thread has a client that knows."""
+        try:
+            return UnreadFound(unread(self._layout, self._admin, ends, self._clock.milliseconds()))
+        except RetriableError:  # it is asked for again
+            return UnreadFound(None)
+
     def purge(self, purge: RecordPurge, positions: Mapping[TopicPartition, int]) -> None:
         """Delete the records before `positions` if it is time to: this thread has a client for it."""
         purge.purge(self._admin, positions)
@@ -137,6 +147,8 @@ class StateOpener:
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))
         ends.update({partition: positions[partition] for partition in ends if partition in positions})
         self._restore(task, changelogs, copy, ends)
+        if changelogs:
+            copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
         return OpenedState(base, copy.stamp, positions, checkpoint)
 

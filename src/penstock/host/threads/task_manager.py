@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.host.threads.vocabulary import Arrived, Ran, Run
+from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, Run
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
@@ -116,6 +117,26 @@ class ActiveTask:
         """Return how many records of `partition` wait, for the task or in it."""
         held = self.held.get(partition)
         return self._records[partition] + (held.records if held else 0)
+
+    def reach(self, partition: TopicPartition, end: int) -> None:
+        """Take that everything before `end` has been read of a partition. What lies behind its last record, such as the
+        end of a transaction, is to be committed too (KAFKA-6607)."""
+        if end > self.positions[partition]:
+            self.positions[partition] = end
+            self.changed |= self.id != GLOBAL_TASK
+        self.look_again()
+
+    def committable(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that the task commits, each behind everything that has been read without a record that
+        waits."""
+        return {
+            partition: each
+            if self.records(partition)
+            else each._replace(offset=max(each.offset, self.positions[partition]))
+            for partition, each in offsets.items()
+        }
 
     def waiting_bytes(self) -> int:
         """Return about how many bytes of keys and values wait, for the task or in it."""
@@ -259,8 +280,7 @@ class TaskManager:
         for partition, end in ends.items():
             task = self._readers.get(partition)
             if task is not None and partition in task.positions:
-                task.positions[partition] = max(task.positions[partition], end)
-                task.look_again()
+                task.reach(partition, end)
 
     def know_ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Take how far partitions can be read."""

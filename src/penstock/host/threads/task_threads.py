@@ -76,6 +76,8 @@ class TaskThreads:
                     self._opener.purge(self._purge, positions)
                 case v.ResetPosition(partition):
                     self._post(v.PositionReset(partition, self._opener.reset(partition)))
+                case v.FindUnread(ends):
+                    self._post(self._opener.find_unread(ends))
                 case v.StandBy() | v.StandDown():
                     self._follow(action)
                 case v.Restore(task):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
@@ -34,6 +35,15 @@ class OpenedState:
     positions: Mapping[TopicPartition, int]
     checkpoint: TaskCheckpoint
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Unread(NamedTuple):
+    """How far a partition is that is not read to its end. position: up to where it is committed. stable: the end of
+    what readers of committed records see now."""
+
+    position: int
+    end: int
+    stable: int
 
 
 # ---------------------------------------- events
@@ -139,6 +149,13 @@ class EndsReached:
     """Partitions of which everything before these offsets has been read; there may be no record at the end."""
 
     ends: Mapping[TopicPartition, int]
+
+
+@dataclass(frozen=True)
+class UnreadFound:
+    """What the group has not committed yet, of what a run to the end is to process; None if brokers did not say."""
+
+    unread: Mapping[TopicPartition, Unread] | None
 
 
 @dataclass(frozen=True)
@@ -283,6 +300,7 @@ Event = (
     | PositionReset
     | EndsKnown
     | EndsReached
+    | UnreadFound
     | Ran
     | Prepared
     | Written
@@ -362,6 +380,14 @@ class ResetPosition:
     or `Failed`."""
 
     partition: TopicPartition
+
+
+@dataclass(frozen=True)
+class FindUnread:
+    """Find out what the group has not committed yet, up to these planned ends and in repartition topics; answered by
+    `UnreadFound` or `Failed`."""
+
+    ends: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
@@ -534,6 +560,7 @@ Action = (
     | Follow
     | Unfollow
     | ResetPosition
+    | FindUnread
     | PauseReading
     | ResumeReading
     | Run

@@ -23,9 +23,12 @@ from penstock import (
     Suppressed,
     Topology,
 )
+from penstock.client.confluent import connection
+from penstock.client.confluent.statistics import ClientStatistics
+from penstock.client.settings import PRODUCER
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver.figures import Figures
-from penstock.host.spark.worker import sink
+from penstock.host.spark.worker import sink, task_epoch
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.metrics.host_metrics import client_statistics, streams_metrics
@@ -278,13 +281,34 @@ def test_where_several_sinks_may_have_written_no_age_is_reported() -> None:
     assert [name for name in told(dynamic) if "bucket" not in name] == []
 
 
+class ByProcess(ClientStatistics):
+    """Keeps the reports of consumers and producers apart, as processes do."""
+
+    def __init__(self, of_tasks: ClientStatistics, of_sinks: ClientStatistics) -> None:
+        super().__init__()
+        self._of_tasks = of_tasks
+        self._of_sinks = of_sinks
+
+    def report(self, role: str, text: str) -> None:
+        (self._of_sinks if role == PRODUCER else self._of_tasks).report(role, text)
+
+
 @pytest.mark.parametrize("broker", ["embedded"], indirect=True)
+@pytest.mark.parametrize("guarantee", ["exactly_once_v2", "at_least_once"])
 def test_clients_report_where_an_interval_is_set(
-    spark_runner: SparkRunner, application: str, unique_name: Callable[[str], str]
+    spark_runner: SparkRunner,
+    application: str,
+    unique_name: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+    guarantee: str,
 ) -> None:
+    monkeypatch.setattr(task_epoch, "STATISTICS", of_tasks := ClientStatistics())
+    monkeypatch.setattr(sink, "STATISTICS", of_sinks := ClientStatistics())  # a sink runs in a process of its own
+    monkeypatch.setattr(connection, "STATISTICS", ByProcess(of_tasks, of_sinks))
     source, target = unique_name("in"), unique_name("out")
     spark_runner.create_topics({source: 1, target: 1})
-    config = spark_runner.config(application, {"statistics.interval.ms": 5, "penstock.manifests.retained": 100_000})
+    values = {"statistics.interval.ms": 5, "penstock.manifests.retained": 100_000, "processing.guarantee": guarantee}
+    config = spark_runner.config(application, values)
     query = InlineQuery(measuring(source, target), config, spark_runner.admin)
 
     def have_reported() -> bool:

@@ -319,7 +319,7 @@ class Process:
         match action:
             case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
                 self._tasks(action)
-            case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition():
+            case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition() | v.FindUnread():
                 self._restores.put(action)
             case v.CancelRestore(task):
                 self._opener.cancel(task)
@@ -386,6 +386,8 @@ class Process:
                 self.post(self._opened(task))
             case v.ResetPosition(partition):
                 self.post(self._reset(partition))
+            case v.FindUnread(ends):
+                self.post(self._opener.find_unread(ends))
             case v.StandBy(task):
                 self._standbys.add(task)
                 self._advance_later()

@@ -72,12 +72,12 @@ class Manifest:
     reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user functions
     printed. removed: the state of stores that the program no longer has, by `removed_holder`. processed, dropped:
     records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
-    measured: by task and operation. sensors: what those of users recorded, of all tasks together. global_offsets: how
-    far the topics of global stores were read. read_to_ms: the time before which aligned topics were (`EpochOffset`).
-    phases_ms: how long the epoch was in each phase. lagging, idle_ms: what tasks had to wait for (`EpochOffset`);
-    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it. workers: the machine and the
-    process of each task that had something to do. awaited: by task, the partitions (topic and number) that its waiting
-    records wait for.
+    measured: by task and operation, under an empty name what belongs to no task. sensors: what those of users recorded,
+    of all tasks together. global_offsets: how far the topics of global stores were read. read_to_ms: the time before
+    which aligned topics were (`EpochOffset`). phases_ms: how long the epoch was in each phase. lagging, idle_ms: what
+    tasks had to wait for (`EpochOffset`); idle_ms is None in manifests of earlier versions of Penstock, which did not
+    keep it. workers: the machine and the process of each task that had something to do. awaited: by task, the
+    partitions (topic and number) that its waiting records wait for.
     """
 
     query_id: str

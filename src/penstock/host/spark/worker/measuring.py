@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.clock import SystemClock
-from penstock.host.spark.protocol.messages import TaskPhases
+from penstock.host.spark.protocol.messages import TaskPhases, TaskReport
 from penstock.host.task_measuring import TaskMeasuring
 from penstock.metrics import SensorMetric, SensorReport
 from penstock.metrics.host_metrics import POLL, POLL_RECORDS, STATE_SIZE, Operation, operation_of, state_id
@@ -92,11 +92,29 @@ class EpochMeasuring:
 
     def measured(self) -> dict[str, tuple[float, ...]]:
         """Return the measurements by operation, for `operations_of`."""
-        return {name: tuple(measurement) for name, measurement in self._measured.items()}
+        return plain(self._measured)
 
     def sensors(self) -> tuple[Any, ...]:
         """Return the reports of sensors, for `added_up`."""
         return tuple(report.fields() for report in self._sensors)
+
+
+def plain(measured: Mapping[str, Measurement]) -> dict[str, tuple[float, ...]]:
+    """Return measurements by operation as plain data, for `operations_of`."""
+    return {name: tuple(measurement) for name, measurement in measured.items()}
+
+
+def measured_by_task(
+    reports: Iterable[TaskReport], of_sinks: Iterable[Mapping[str, Sequence[float]]]
+) -> dict[str, Mapping[str, Sequence[float]]]:
+    """Return the measurements of an epoch by task; those of all sinks together, which work for no task in particular,
+    are under an empty name."""
+    together: dict[str, Measurement] = {}
+    for of_sink in of_sinks:
+        for name, (number, *others) in of_sink.items():
+            together[name] = together.get(name, NOTHING).plus(Measurement(int(number), *others))
+    found = {"": plain(together), **{report.task: report.measured for report in reports}}
+    return {task: measured for task, measured in found.items() if measured}
 
 
 def operations_of(task: str, measured: Mapping[str, Sequence[float]]) -> Iterator[tuple[Operation, Measurement]]:

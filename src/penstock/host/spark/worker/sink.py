@@ -8,7 +8,7 @@ and writes the manifest: from then on the epoch has happened.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pyspark.sql.types import StructType
 from penstock.client.api import GroupCommit, OffsetAndMetadata
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
+from penstock.client.confluent.statistics import STATISTICS
 from penstock.clock import SystemClock
 from penstock.errors import (
     AuthenticationError,
@@ -42,7 +43,7 @@ from penstock.host.spark.protocol.messages import AT_END, SinkControl, TaskRepor
 from penstock.host.spark.protocol.rows import CONTROL, FAILURE, HEAD, OUTPUT, Row
 from penstock.host.spark.protocol.transactions import marker_note, transactional_writer
 from penstock.host.spark.versions import StreamWriter, stream_writer
-from penstock.host.spark.worker.measuring import added_up
+from penstock.host.spark.worker.measuring import added_up, measured_by_task, plain
 from penstock.host.spark.worker.production import RefusedOutput
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.record import PartitionBatch, TopicPartition, size_of
@@ -77,12 +78,14 @@ def sink_class(description_bytes: bytes) -> type[SinkBase]:
 @dataclass
 class PartitionCommit(WriterCommitMessage):
     """What one sink partition tells the driver: what it knew of the epoch, the reports that came to it, what it wrote
-    as (topic, records, bytes), how long (ms) that took, and a failure that ends the query."""
+    as (topic, records, bytes), how long (ms) that took, what its producers have reported, as measurements by operation,
+    and a failure that ends the query."""
 
     control: bytes | None = None
     reports: list[bytes] = field(default_factory=list)
     output: tuple[tuple[str, int, int], ...] = ()
     write_ms: float = 0.0
+    measured: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     failure: bytes | None = None
 
 
@@ -150,6 +153,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
     except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt meets it again
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
+    result.measured = plain(STATISTICS.take_of(description.config))
     crash_point("transaction.after", epoch)
     if written:
         shown = (each for each in batches if each.topic not in description.topics_for_other_hosts)
@@ -258,7 +262,7 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         removed=before.removed,
         commit_ms=commit_ms,
         phases_ms=_phases(committed_ms - end.planned_ms, control.plan_ms, reports, commit_ms),
-        measured={report.task: report.measured for report in reports if report.measured},
+        measured=measured_by_task(reports, (message.measured for message in messages)),
         sensors=added_up(report.sensors for report in reports),
         global_offsets=end.global_positions,
         read_to_ms=end.read_to_ms,

@@ -90,7 +90,7 @@ class TaskEpoch:
             raise
         finally:
             state.close()
-        self._measuring.take_clients(STATISTICS.take())
+        self._measuring.take_clients(STATISTICS.take_of(self._description.config))
         self._measuring.take_base(str(self._task), state.base.measured())
         sent, carried = self._apart(commit.output)
         if self._description.writes_changelogs:

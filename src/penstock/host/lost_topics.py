@@ -1,0 +1,138 @@
+"""Finds topics that were deleted, or deleted and created again, since an application used them.
+
+The evidence is beside the offsets that the group has committed: for each topic that a task uses, a number of its name
+and one of its id. So it survives the loss of every state directory, and the topics that a changed program adds are not
+in it. A reset deletes it together with the group.
+"""
+
+from __future__ import annotations
+
+import base64
+import struct
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.errors import MissingInternalTopicError
+from penstock.host.committing import TOPIC, PartitionMetadata
+from penstock.host.layout import Layout
+from penstock.host.offset_resets import recreated_topics_error
+from penstock.host.topics import pattern_topics
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+
+_UNKNOWN_ID: Final = 0
+_LONG: Final = struct.Struct(">q")
+
+
+class LostTopic(NamedTuple):
+    """A topic that an application has used and that is gone. store: whose changelog it was, None for a repartition
+    topic. exists: whether there is another topic of its name now."""
+
+    name: str
+    store: str | None
+    exists: bool
+
+
+def used_topics(layout: Layout, task: TaskId) -> frozenset[str]:
+    """Return the topics that must stay while `task` has committed offsets: its changelogs, the repartition topics that
+    it reads and writes, and its sources but those that only a pattern names."""
+    spec, repartition = layout.spec(task), layout.topology.repartition_topics
+    written = [topic for topic in spec.sink_topics if topic in repartition]
+    used = frozenset([*spec.written_changelogs.values(), *spec.source_topics, *written])
+    return used - pattern_topics(layout.topology)
+
+
+def topic_entries(ids: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:
+    """Return what stands beside a committed offset for the topics `names`. ids: of topics, where brokers give ids."""
+    return {_entry(name): _number(ids.get(name)) for name in sorted(names)}
+
+
+def lost_topics(
+    layout: Layout,
+    topics: Mapping[str, int],
+    ids: Mapping[str, str],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> list[LostTopic]:
+    """Return the internal topics of `layout` that are gone since the offsets were committed.
+
+    Args:
+        layout: the tasks.
+        topics: the partitions of each topic that exists.
+        ids: the ids of those that exist, where brokers give ids.
+        committed: the offsets of the group.
+    """
+    stores = {
+        topic: store for spec in layout.topology.subtopologies for store, topic in spec.written_changelogs.items()
+    }
+    names = [*layout.topology.repartition_topics, *stores]
+    return [LostTopic(name, stores.get(name), name in topics) for name in _lost(names, topics, ids, committed)]
+
+
+def check_topics(
+    layout: Layout,
+    topics: Mapping[str, int],
+    ids: Mapping[str, str],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> None:
+    """Raise StreamsError if topics are gone since the offsets were committed; see `lost_topics`."""
+    if lost := lost_topics(layout, topics, ids, committed):
+        raise missing_internal_topics(str(layout.config["application.id"]), lost)
+    sources = {topic for spec in layout.topology.subtopologies for topic in spec.source_topics}
+    sources -= layout.topology.repartition_topics.keys() | pattern_topics(layout.topology)
+    if recreated := list(_lost(sources, topics, ids, committed)):
+        raise recreated_topics_error(recreated)
+
+
+def missing_internal_topics(application_id: str, lost: Iterable[LostTopic]) -> MissingInternalTopicError:
+    """Return the error for internal topics that are gone."""
+    named = "; ".join(map(_text, lost))
+    return MissingInternalTopicError(
+        f"Internal topics of {application_id} were deleted since its group committed offsets: {named}. Nothing was "
+        "created or changed. To go on, stop all instances and choose one: `penstock recover FILE --from-state` writes "
+        "changelogs again from the state on this machine; `penstock reset FILE` deletes offsets and state, so that the "
+        "next start processes its source topics again; `penstock recover FILE --as-they-are` goes on with the topics "
+        "that there are and creates the missing ones empty, and what only the deleted ones had is lost."
+    )
+
+
+def recorded_topics(
+    names: Iterable[str], committed: Mapping[TopicPartition, OffsetAndMetadata]
+) -> dict[str, frozenset[int]]:
+    """Return which of the topics `names` the application has used, with the numbers of the ids that they had."""
+    known: dict[str, set[int]] = {}
+    for each in committed.values():
+        for entry, number in PartitionMetadata.decode(each.metadata).processor_metadata.items():
+            known.setdefault(entry, set()).add(number)
+    return {name: frozenset(known[entry]) for name in sorted(names) if (entry := _entry(name)) in known}
+
+
+def _lost(
+    names: Iterable[str],
+    topics: Mapping[str, int],
+    ids: Mapping[str, str],
+    committed: Mapping[TopicPartition, OffsetAndMetadata],
+) -> Iterator[str]:
+    for name, numbers in recorded_topics(names, committed).items():
+        same = {_UNKNOWN_ID, _number(ids[name])} if name in ids else numbers
+        if name not in topics or not numbers <= same:
+            yield name
+
+
+def _text(lost: LostTopic) -> str:
+    what = "a repartition topic" if lost.store is None else f"the changelog of store {lost.store}"
+    return f"{lost.name} ({what}{', which was created again' if lost.exists else ''})"
+
+
+def _entry(name: str) -> str:
+    return f"{TOPIC}{zlib.crc32(name.encode()):08x}"
+
+
+def _number(topic_id: str | None) -> int:
+    """Return the first eight bytes of an id."""
+    if topic_id is None:
+        return _UNKNOWN_ID
+    padded = topic_id.replace("+", "-").replace("/", "_") + "=="
+    number: int = _LONG.unpack_from(base64.urlsafe_b64decode(padded))[0]
+    return number

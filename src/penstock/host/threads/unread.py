@@ -1,0 +1,59 @@
+"""What the group of an application has not committed yet, as brokers tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from penstock.client.api import Admin
+from penstock.host.layout import Layout
+from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.threads.vocabulary import Unread
+from penstock.record import TopicPartition
+
+_MOST_NAMED = 5
+
+
+def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return where a run reads the topics of others to: the last committed record of now. before: the ends that were
+    planned already, which stand, unless a topic was created again and is shorter now."""
+    own = layout.topology.repartition_topics
+    ends = admin.end_offsets([partition for partition in layout.readers if partition.topic not in own], True)
+    return {partition: min(end, before.get(partition, end)) for partition, end in ends.items()}
+
+
+def unread(
+    layout: Layout, admin: Admin, ends: Mapping[TopicPartition, int], now_ms: int
+) -> dict[TopicPartition, Unread]:
+    """Return the partitions of which the group has not committed everything: those with planned ends up to there, the
+    repartition topics up to their last record.
+
+    Raises KafkaError if brokers do not answer, StreamsError for a partition without a position whose offset reset is
+    none.
+    """
+    group = str(layout.config.required("application.id"))
+    committed = admin.committed_offsets(group, list(layout.readers), stable=False)
+    own = layout.topology.repartition_topics
+    # Afterwards: what follows from the records before the commits is before these ends. They are those of all records,
+    # because records of an open transaction may still be committed.
+    last = {**ends, **admin.end_offsets([p for p in layout.readers if p.topic in own])}
+    positions = {p: committed[p].offset for p in last if p in committed}
+    behind = {p: end for p, end in last.items() if positions.get(p, 0) < end}
+    resets = offset_resets(layout.topology, layout.config)
+    unknown = {p: "earliest" if p.topic in own else resets[p.topic] for p in behind if p not in positions}
+    if unknown:
+        positions.update(reset_offsets(admin, unknown, behind, now_ms))
+    found = {p: end for p, end in behind.items() if positions[p] < end}
+    stable = admin.end_offsets(sorted(found), read_committed=True) if found else {}
+    return {p: Unread(positions[p], end, stable[p]) for p, end in found.items()}
+
+
+def described(found: Mapping[TopicPartition, Unread]) -> str:
+    """Return what is missing, for an error; the partitions with most first."""
+    most = sorted(found.items(), key=lambda item: (item[1].position - item[1].end, item[0]))
+    parts = [
+        f"{partition.topic}, partition {partition.partition}: committed up to offset {each.position} of {each.end}"
+        + (f" (a transaction is open from offset {each.stable} on)" if each.stable < each.end else "")
+        for partition, each in most[:_MOST_NAMED]
+    ]
+    more = len(most) - len(parts)
+    return "; ".join(parts) + (f"; and {more} more partitions" if more > 0 else "")

@@ -1,0 +1,48 @@
+"""Schedules by wall clock, where the clock goes back."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from penstock.processor.api import PunctuationType
+from penstock.task.punctuation import LivingSchedules, Schedule
+
+WALL_CLOCK = PunctuationType.WALL_CLOCK_TIME
+
+
+def _schedule(interval: int, next_time: int) -> Schedule:
+    return Schedule("node", 0, WALL_CLOCK, interval, lambda _: None, next_time)
+
+
+@given(st.integers(1, 1_000), st.integers(0, 10**7), st.integers(0, 10**7))
+def test_a_schedule_waits_no_longer_than_its_interval_though_the_clock_went_back(
+    interval: int, next_time: int, now: int
+) -> None:
+    schedules = LivingSchedules()
+    schedules.add(_schedule(interval, next_time), initializing=True)
+    schedules.go_back(now)
+    due = schedules.next_time(WALL_CLOCK)
+    assert due is not None
+    assert due <= now + interval
+    assert (next_time - due) % interval == 0
+    assert due == next_time or due > now
+
+
+def test_a_schedule_with_a_start_time_waits_for_it_though_the_clock_went_back() -> None:
+    schedule = _schedule(10, next_time=1_000)
+    schedule.first_time = 1_000
+    schedules = LivingSchedules()
+    schedules.add(schedule, initializing=True)
+    schedules.go_back(100)
+    assert schedules.take_due(WALL_CLOCK, 999) is None
+    assert schedules.take_due(WALL_CLOCK, 1_000) is schedule
+
+
+def test_what_is_due_first_is_still_first_after_the_clock_went_back() -> None:
+    far, near = _schedule(10, next_time=2_001), _schedule(100, next_time=1_050)
+    schedules = LivingSchedules()
+    for each in (far, near):
+        schedules.add(each, initializing=True)
+    schedules.go_back(1_000)
+    assert [schedules.take_due(WALL_CLOCK, 5_000) for _ in range(2)] == [far, near]
