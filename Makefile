@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs linkcheck crash chaos matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
 BIN := .venv/bin
 JOBS ?= 4
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
@@ -40,6 +40,9 @@ crash: bootstrap ## run all crash tests: every kill, not a sample
 
 chaos: bootstrap ## strike an application with kills, stops, losses of power and changes for MINUTES=30 on BROKERS=3 of a real Kafka, by SEED=; HOST=threads: a group of instances
 	@PENSTOCK_CHAOS_BROKERS=$(or $(BROKERS),3) PENSTOCK_CHAOS_SEED=$(SEED) PENSTOCK_CHAOS_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/chaos/test_$(or $(HOST),spark).py -o faulthandler_timeout=0 $(ARGS)
+
+soak: bootstrap ## run an application beside its broker and readers of its pages for MINUTES=30 on HOST=threads or spark; descriptors, memory and disk have to stay flat
+	@PENSTOCK_SOAK_HOST=$(or $(HOST),threads) PENSTOCK_SOAK_MINUTES=$(or $(MINUTES),30) exec $(BIN)/python -m pytest -s tests/soak/test_soak.py -o faulthandler_timeout=0 $(ARGS)
 
 matrix: bootstrap ## run the main cases on each Spark, Python and Kafka, and print the table of docs/compatibility.md
 	@PYTHONPATH=. exec $(BIN)/python scripts/matrix.py $(ARGS)

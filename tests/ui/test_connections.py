@@ -31,9 +31,12 @@ class Port(Protocol):
 
     def works(self) -> bool: ...
 
+    def close(self) -> None: ...
+
 
 class _Port:
-    def __init__(self, port: int, stack: ExitStack) -> None:
+    def __init__(self, port: int, stack: ExitStack, close: Callable[[], object]) -> None:
+        self.close = close
         self._port = port
         self._stack = stack
 
@@ -61,8 +64,8 @@ def port_with(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
             streams.start()
             (server,) = streams._servers
             if isinstance(server, UiServer):
-                return _Port(int(server.address.rstrip("/").rpartition(":")[2]), stack)
-            return _Port(server.port, stack)
+                return _Port(int(server.address.rstrip("/").rpartition(":")[2]), stack, streams.close)
+            return _Port(server.port, stack, streams.close)
 
         yield start
 
@@ -152,6 +155,14 @@ def test_a_head_that_is_too_long_ends_its_connection(port_with: Callable[..., Po
         connection.sendall(b"x" * (2 * HEAD_BYTES))
     assert is_closed(connection)
     assert port.works()
+
+
+def test_connections_end_with_the_application(port_with: Callable[..., Port]) -> None:
+    port = port_with(**limits())
+    silent = [port.connect() for _ in range(3)]
+    assert port.works()
+    port.close()
+    assert all(map(is_closed, silent))
 
 
 class Opened:

@@ -59,6 +59,11 @@ class MetricsServer(ThreadingMixIn, WSGIServer):
         """Look at the open connections; called twice a second."""
         self.connections.close_late()
 
+    def server_close(self) -> None:
+        """Stop listening, and end the connections."""
+        super().server_close()
+        self.connections.close_all()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Note that a connection has failed: mostly its peer has gone."""
         _log.debug("A connection to the port of the metrics failed.", exc_info=True)

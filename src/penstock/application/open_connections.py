@@ -97,3 +97,12 @@ class OpenConnections(Generic[C]):
                 del self._waiting[connection]
         for connection in late:
             self._close(connection)
+
+    def close_all(self) -> None:
+        """Close all connections: the server ends."""
+        with self._lock:
+            all_of_them = [*self._waiting, *self._answered]
+            self._waiting.clear()
+            self._answered.clear()
+        for connection in all_of_them:
+            self._close(connection)

@@ -64,7 +64,7 @@ class PrometheusExporter:
         host, port = config["penstock.metrics.prometheus.host"], config["penstock.metrics.prometheus.port"]
         try:
             self._server = MetricsServer(host, port, _in_text(make_wsgi_app(_registry(metrics))), config)
-        except OSError as error:
+        except (OSError, OverflowError) as error:
             raise ConfigError(
                 f"Metrics cannot be served at {host}:{port}: {error}. Set penstock.metrics.prometheus.port and "
                 "penstock.metrics.prometheus.host to a free port and an address of this machine."

@@ -45,6 +45,7 @@ def test_an_epoch_that_spark_gives_up_with_an_executor_is_distinguished_from_err
     assert not isinstance(error_of_spark("of app", "Job aborted due to stage failure: Task 0 failed"), ProcessLostError)
     query = "[STREAM_FAILED] Query app (level 0: x [1]) [id = 1, runId = 2] terminated with exception: "
     assert isinstance(error_of_spark("of app", f"{query}{lost} SQLSTATE: XXKST"), ProcessLostError)
+    assert isinstance(error_of_spark("of app", "failed", f"org.apache.spark.SparkException: {lost}"), ProcessLostError)
 
 
 @pytest.mark.parametrize(

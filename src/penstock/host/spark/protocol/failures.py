@@ -45,8 +45,8 @@ _LOST_PROCESS = (
 them: which one depends on what the JVM was about. The last is that of a process that was not up within Spark's 10 s."""
 
 _LOST_EXECUTOR = re.compile(
-    r"(?:\[STREAM_FAILED\] )?(?:Query [^\n]*?\[id = [^]\n]*\] terminated with exception: )?"
-    r"(?:\[[A-Z_]+\] )?(?:Writing job aborted\.? ?)?Job aborted due to stage failure: (?!Task )[^\n]*?"
+    r"(?:\[STREAM_FAILED\] )?(?:Query [^\n]{0,2000}?\[id = [^]\n]{0,200}\] terminated with exception: )?"
+    r"(?:\[[A-Z_]+\] )?(?:Writing job aborted\.? ?)?Job aborted due to stage failure: (?!Task \d)[^\n]*?"
     r"(?:with indeterminate output|indeterminate rollback|checksum mismatch)"
 )
 """How the message of Spark begins if it cannot repeat the work of a lost executor, because part of the epoch is already
@@ -155,7 +155,7 @@ def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
             f"{failed}: one of its Python processes ended (killed, or out of memory), or did not start in time: "
             f"{cause.splitlines()[0]}. After a restart, the application continues from its last committed epoch."
         )
-    lost = _LOST_EXECUTOR.match(text) is not None
+    lost = any(map(_LOST_EXECUTOR.match, (text, cause.partition(": ")[2])))
     return (ProcessLostError if lost else StreamsError)(f"{failed}: {_readable(text)}")
 
 
