@@ -18,7 +18,6 @@ Rules:
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import shutil
@@ -437,12 +436,12 @@ class Segment:
         return position
 
     def _header_at(self, position: int) -> BatchHeader:
-        return self._header_in(os.pread(self._file, HEADER_SIZE, position))
+        return self._header_in(os.pread(self._file, HEADER_SIZE, position), position)
 
-    def _header_in(self, data: bytes | memoryview) -> BatchHeader:
+    def _header_in(self, data: bytes | memoryview, position: int) -> BatchHeader:
         header = read_header(data)
         if header.size < HEADER_SIZE:  # nobody may wait for the end of a file that was damaged while it was open
-            raise OSError(errno.EIO, f"{self.path} is damaged")
+            raise InvalidBatchError(ErrorCode.corrupt_message, f"{self.path} is damaged at byte {position}")
         return header
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
@@ -490,10 +489,10 @@ class Segment:
         chunk = memoryview(b"")
         next_offset = self.base_offset
         while position < self.size:
-            header = self._whole_header(chunk)
+            header = self._whole_header(chunk, position)
             if header is None:
                 chunk = self._read_ahead(position)
-                header = self._header_in(chunk)
+                header = self._header_in(chunk, position)
             self._check(header, chunk, position, next_offset)
             yield header, chunk[: header.size]
             chunk = chunk[header.size :]
@@ -513,10 +512,10 @@ class Segment:
                 f"{self.path} is damaged at byte {position}: it has offset {header.base_offset} after {next_offset}",
             )
 
-    def _whole_header(self, chunk: memoryview) -> BatchHeader | None:
+    def _whole_header(self, chunk: memoryview, position: int) -> BatchHeader | None:
         if len(chunk) < HEADER_SIZE:
             return None
-        header = self._header_in(chunk)
+        header = self._header_in(chunk, position)
         return header if header.size <= len(chunk) else None
 
     def _read_ahead(self, position: int) -> memoryview:
