@@ -66,7 +66,7 @@ def test_transactions_are_as_before_a_stop(tmp_path: Path) -> None:
         partition = open_partition(tmp_path, **SMALL)
 
 
-def test_a_start_after_a_clean_stop_reads_no_batch(tmp_path: Path) -> None:
+def test_a_start_after_a_clean_stop_reads_no_batch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     partition = open_partition(tmp_path, **SMALL)
     fill(partition, 7)
     partition.close()
@@ -76,7 +76,8 @@ def test_a_start_after_a_clean_stop_reads_no_batch(tmp_path: Path) -> None:
     assert (partition.start_offset, partition.end_offset) == (0, 7)
     with pytest.raises(ApiError) as caught:
         partition.read(3, 10)
-    assert caught.value.code == ErrorCode.kafka_storage_error
+    assert caught.value.code == ErrorCode.corrupt_message
+    assert f"topic-0: {tmp_path}/00000000000000000002.log is damaged at byte 0" in caplog.text
 
 
 def test_a_start_after_a_kill_reads_the_active_segment_alone(tmp_path: Path) -> None:

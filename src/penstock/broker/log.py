@@ -199,7 +199,7 @@ class Log:
                 if summary is not None:
                     raise segment.damaged(f"has {segment.size} bytes instead of {summary.size}")
             elif cut := segment.recover(is_last or not self._may_have_gaps, found[-1].base_offset):
-                self._report_cut(segment, cut, [after.take_out() for after in found[number + 1 :]])
+                _report_cut(self.name, segment, cut, [after.take_out() for after in found[number + 1 :]])
                 break
         self._closed_unflushed = [segment for segment in segments[:-1] if not segment.has_index_file]
         if not segments[-1].has_index_file:
@@ -212,24 +212,6 @@ class Log:
     @property
     def _may_have_gaps(self) -> bool:
         return self.config.compact or self._checkpoint.first_dirty_offset > 0
-
-    def _report_cut(self, segment: Segment, cut: Cut, later: Sequence[Cut]) -> None:
-        kept = [one for one in (cut, *later) if one.path is not None]
-        size = sum(one.size for one in (cut, *later))
-        if not kept:
-            _log.warning(
-                "%s: the batch at byte %d of %s is unfinished or damaged: cut %d bytes from there to the end of the "
-                "log; the next offset is %d",
-                self.name, segment.size, segment.path, size, segment.next_offset,
-            )  # fmt: skip
-            return
-        _log.error(
-            "%s: the batch at byte %d of %s is damaged: cut %d bytes from there to the end of the log; the next offset "
-            "is %d. Lost with them are %d records that are whole, from offset %d to %d; they are kept in %s, which you "
-            "may delete",
-            self.name, segment.size, segment.path, size, segment.next_offset, sum(one.records for one in kept),
-            kept[0].first_offset, kept[-1].next_offset - 1, ", ".join(str(one.path) for one in kept),
-        )  # fmt: skip
 
     def _report_missing(self, newest_snapshot: int) -> None:
         """Log which records the log has lost with files that are gone.
@@ -690,3 +672,22 @@ class Log:
         """Close the files."""
         for segment in self._segments:
             segment.close()
+
+
+def _report_cut(name: str, segment: Segment, cut: Cut, later: Sequence[Cut]) -> None:
+    kept = [one for one in (cut, *later) if one.path is not None]
+    size = sum(one.size for one in (cut, *later))
+    if not kept:
+        _log.warning(
+            "%s: the batch at byte %d of %s is unfinished or damaged: cut %d bytes from there to the end of the "
+            "log; the next offset is %d",
+            name, segment.size, segment.path, size, segment.next_offset,
+        )  # fmt: skip
+        return
+    _log.error(
+        "%s: the batch at byte %d of %s is damaged: cut %d bytes from there to the end of the log; the next offset "
+        "is %d. Lost with them are %d records that are whole, from offset %d to %d; they are kept in %s, which you "
+        "may delete",
+        name, segment.size, segment.path, size, segment.next_offset, sum(one.records for one in kept),
+        kept[0].first_offset, kept[-1].next_offset - 1, ", ".join(str(one.path) for one in kept),
+    )  # fmt: skip

@@ -5,7 +5,8 @@ Contains one SQLite database in the data directory. Not here: what a topic is wh
 committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
 
 Rules: every change is one transaction, so a crash leaves it complete or not started. It is on disk before anything is
-done with it, so a loss of power takes none of it, whatever it takes of the records of topics.
+done with it, so a loss of power takes none of it, whatever it takes of the records of topics. SQLite has no checksums
+of what it stores, so the database has one of all rows, in its application_id, which each commit writes.
 """
 
 from __future__ import annotations
@@ -19,12 +20,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError, BrokerError
 
 _FORMAT: Final = 2
 _FORMAT_WITH_OFFSETS: Final = 1
+_NO_CHECKSUM: Final = 0  # older databases have none until their first commit
 _SCHEMA: Final = """
 create table meta (name text primary key, value) without rowid;
 create table topic (name text primary key, id blob not null, partitions integer not null, configs text not null)
@@ -80,6 +83,7 @@ class MetadataStore:
             if found == 0:
                 _check_no_records(path)
                 self._create()
+            self._check()
             self._database.executescript(_SETTINGS_SCHEMA)
         except sqlite3.DatabaseError as error:
             raise BrokerError(
@@ -98,6 +102,22 @@ class MetadataStore:
             f"begin; {_SCHEMA} insert into meta values ('cluster.id', '{cluster_id}'), ('next.producer.id', 1000); "
             f"pragma user_version={_FORMAT}; commit;"
         )
+
+    def _check(self) -> None:
+        found: int = self._database.execute("pragma application_id").fetchone()[0]
+        if found not in (_NO_CHECKSUM, self._checksum()):
+            raise sqlite3.DatabaseError("its checksum is wrong")
+        if found == _NO_CHECKSUM:
+            with self._transaction():
+                pass  # which writes one
+
+    def _checksum(self) -> int:
+        tables = self._database.execute("select name from sqlite_master where type='table' order by name").fetchall()
+        checksum = 0
+        for (table,) in tables:
+            for row in self._database.execute(f'select * from "{table}" order by 1'):
+                checksum = crc32c(repr((table, row)).encode(), checksum)
+        return (checksum >> 1) or 1  # a signed number of 32 bits, and not _NO_CHECKSUM
 
     @property
     def has_partition_directories(self) -> bool:
@@ -126,6 +146,7 @@ class MetadataStore:
             with self._database:
                 self._database.execute("begin immediate")
                 yield
+                self._database.execute(f"pragma application_id={self._checksum()}")
         except sqlite3.Error as error:
             raise ApiError(ErrorCode.kafka_storage_error, f"cannot write the broker's metadata: {error}") from error
 

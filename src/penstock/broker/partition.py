@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -274,7 +275,8 @@ class Partition:
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE if the log does not have it, KAFKA_STORAGE_ERROR if reading fails,
-                UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted.
+                CORRUPT_MESSAGE if a batch on the way to the offset is damaged, UNKNOWN_TOPIC_OR_PARTITION if the topic
+                was deleted.
         """
         return self._read(offset, max_bytes, self.end_offset)[0]
 
@@ -299,7 +301,8 @@ class Partition:
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE if the log does not have it, KAFKA_STORAGE_ERROR if reading fails,
-                UNKNOWN_TOPIC_OR_PARTITION if the topic was deleted.
+                CORRUPT_MESSAGE if a batch on the way to the offset is damaged, UNKNOWN_TOPIC_OR_PARTITION if the topic
+                was deleted.
         """
         if self.is_deleted:
             raise ApiError(ErrorCode.unknown_topic_or_partition, f"topic {self.topic!r} was deleted")
@@ -312,10 +315,18 @@ class Partition:
             )
         if offset >= before:
             return b"", offset
-        try:
+        with self._reading():
             return self._log.read(offset, max_bytes, before)
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
         except OSError as error:
             raise self._storage_error("read", error) from error
+        except InvalidBatchError as error:
+            _log.error("%s: %s; restore the file", self.name, error.message)
+            raise
 
     def offset_for_time(self, timestamp: int) -> tuple[int, int] | None:
         """Return offset and timestamp (ms) of the first record that is not older than a time, or None.
@@ -324,23 +335,19 @@ class Partition:
             timestamp: the time in ms.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR if reading fails.
+            ApiError: KAFKA_STORAGE_ERROR if reading fails, CORRUPT_MESSAGE if a batch is damaged.
         """
-        try:
+        with self._reading():
             return self._log.offset_for_time(timestamp)
-        except OSError as error:
-            raise self._storage_error("read", error) from error
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
         """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records.
 
         Raises:
-            ApiError: KAFKA_STORAGE_ERROR if reading fails.
+            ApiError: KAFKA_STORAGE_ERROR if reading fails, CORRUPT_MESSAGE if a batch is damaged.
         """
-        try:
+        with self._reading():
             return self._log.offset_of_max_timestamp()
-        except OSError as error:
-            raise self._storage_error("read", error) from error
 
     def forget_silent_producers(self, before: int) -> None:
         """Forget the producers without an open transaction whose last records are older than a time.

@@ -18,7 +18,6 @@ Rules:
 
 from __future__ import annotations
 
-import errno
 import mmap
 import os
 import shutil
@@ -252,17 +251,10 @@ class Segment:
             while (mark := content.find(_BATCH_MARK, position + _BATCH_MARK_AT)) >= 0:
                 position = mark - _BATCH_MARK_AT
                 with memoryview(content) as view, view[position:] as rest:
-                    header = self._intact_header(rest)
+                    header = _intact_header(rest, self.next_offset)
                 if header is not None:
                     yield header
                 position += 1 if header is None else header.size
-
-    def _intact_header(self, rest: memoryview) -> BatchHeader | None:
-        try:
-            header = check_intact(rest)
-        except InvalidBatchError:
-            return None
-        return header if header.base_offset >= self.next_offset else None
 
     def _read_summary(self) -> SegmentSummary | None:
         try:
@@ -437,12 +429,12 @@ class Segment:
         return position
 
     def _header_at(self, position: int) -> BatchHeader:
-        return self._header_in(os.pread(self._file, HEADER_SIZE, position))
+        return self._header_in(os.pread(self._file, HEADER_SIZE, position), position)
 
-    def _header_in(self, data: bytes | memoryview) -> BatchHeader:
+    def _header_in(self, data: bytes | memoryview, position: int) -> BatchHeader:
         header = read_header(data)
         if header.size < HEADER_SIZE:  # nobody may wait for the end of a file that was damaged while it was open
-            raise OSError(errno.EIO, f"{self.path} is damaged")
+            raise InvalidBatchError(ErrorCode.corrupt_message, f"{self.path} is damaged at byte {position}")
         return header
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
@@ -490,33 +482,21 @@ class Segment:
         chunk = memoryview(b"")
         next_offset = self.base_offset
         while position < self.size:
-            header = self._whole_header(chunk)
+            header = self._whole_header(chunk, position)
             if header is None:
                 chunk = self._read_ahead(position)
-                header = self._header_in(chunk)
-            self._check(header, chunk, position, next_offset)
+                header = self._header_in(chunk, position)
+            where = f"{self.path} is damaged at byte {position} (offset {next_offset})"
+            _check_order(header, chunk, range(next_offset, self.next_offset + 1), where)
             yield header, chunk[: header.size]
             chunk = chunk[header.size :]
             position += header.size
             next_offset = header.next_offset
 
-    def _check(self, header: BatchHeader, chunk: memoryview, position: int, next_offset: int) -> None:
-        try:
-            check_intact(chunk)
-        except InvalidBatchError as error:
-            raise InvalidBatchError(
-                error.code, f"{self.path} is damaged at byte {position} (offset {next_offset}): {error.message}"
-            ) from error
-        if header.base_offset < next_offset or header.next_offset > self.next_offset:
-            raise InvalidBatchError(
-                ErrorCode.corrupt_message,
-                f"{self.path} is damaged at byte {position}: it has offset {header.base_offset} after {next_offset}",
-            )
-
-    def _whole_header(self, chunk: memoryview) -> BatchHeader | None:
+    def _whole_header(self, chunk: memoryview, position: int) -> BatchHeader | None:
         if len(chunk) < HEADER_SIZE:
             return None
-        header = self._header_in(chunk)
+        header = self._header_in(chunk, position)
         return header if header.size <= len(chunk) else None
 
     def _read_ahead(self, position: int) -> memoryview:
@@ -562,3 +542,22 @@ class Segment:
             self._descriptor = None
         if self._has_index_file:
             self._index = None
+
+
+def _intact_header(rest: memoryview, first_offset: int) -> BatchHeader | None:
+    """Return the header of the batch at the start of the view, if it is undamaged and not before an offset."""
+    try:
+        header = check_intact(rest)
+    except InvalidBatchError:
+        return None
+    return header if header.base_offset >= first_offset else None
+
+
+def _check_order(header: BatchHeader, chunk: memoryview, offsets: range, where: str) -> None:
+    """Check that a batch is undamaged and has offsets in a range; else raise InvalidBatchError, which says where."""
+    try:
+        check_intact(chunk)
+    except InvalidBatchError as error:
+        raise InvalidBatchError(error.code, f"{where}: {error.message}") from error
+    if header.base_offset not in offsets or header.next_offset not in offsets:
+        raise InvalidBatchError(ErrorCode.corrupt_message, f"{where}: it has offset {header.base_offset}")

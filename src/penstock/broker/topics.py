@@ -351,7 +351,9 @@ class TopicRegistry:
             for header, batch in topic.partitions[0].batches():
                 take(header, batch)
         except ApiError as error:
-            raise BrokerError(f"cannot read the topic {name}: {error}") from error
+            raise BrokerError(
+                f"cannot read the topic {name}: {error}; restore the file, or remove the data directory to start over"
+            ) from error
 
     def _check_collision(self, name: str) -> None:
         other = self._name_by_metrics_name.get(_metrics_name(name))

@@ -177,8 +177,9 @@ def old_directory(path: Path) -> None:
     MetadataStore(path / "metadata.sqlite").close()
     with sqlite3.connect(path / "metadata.sqlite") as database:
         database.executescript(
-            "pragma user_version=1; create table committed_offset (group_id text, topic text, partition integer, "
-            "offset integer not null, leader_epoch integer not null, metadata text, "
+            "pragma user_version=1; pragma application_id=0; "
+            "create table committed_offset (group_id text, topic text, partition integer, offset integer not null, "
+            "leader_epoch integer not null, metadata text, "
             "primary key (group_id, topic, partition)) without rowid; "
             "insert into topic values ('t', x'00000000000000000000000000000001', 2, '{}'); "
             "insert into committed_offset values ('g', 't', 0, 5, 0, 'note'), ('g', 't', 1, 6, -1, null), "
