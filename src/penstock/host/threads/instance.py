@@ -128,6 +128,8 @@ class Instance:
         self._at_end_ms: int | None = None
         """Since when everything before the planned ends has arrived."""
         self._tasks = TaskManager(layout.config, settings.limits, worker_of)
+        self.waiting = self._tasks.waiting
+        """Returns how much has arrived and waits for each task, or in it."""
         self._assigned: frozenset[TaskId] | None = None
         self._assignments = 0
         self._standbys: frozenset[TaskId] = frozenset()

@@ -168,7 +168,7 @@ class Polling:
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
         if not self._positions:
-            self._figures.lags({})
+            self._figures.lags({}, {})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -195,7 +195,7 @@ class Polling:
             self.post(v.EndsReached(reached))
         if self._figures.wants_lag():
             outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
-            self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
+            self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)), self._instance.waiting())
         return bool(arrived or reached)
 
     def _new_ends(self) -> dict[TopicPartition, int]:
