@@ -1,4 +1,5 @@
-"""Writes the reference of docs/metrics.md: every metric of Penstock itself, from the code.
+"""Writes the reference of docs/metrics.md: every metric of Penstock itself, from the code, and those of Kafka Streams
+that a host does not have, with the reason (kafka_api/metrics.toml).
 
 python scripts/metrics.py           write the reference
 python scripts/metrics.py --check   fail if it is not what would be written
@@ -7,7 +8,8 @@ python scripts/metrics.py --check   fail if it is not what would be written
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -18,6 +20,12 @@ from penstock.metrics.host_metrics import DESCRIPTIONS, ROCKSDB_PROPERTIES, STOR
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "metrics.md"
 HEADING: Final = "## Reference\n"
+KAFKA: Final = tomllib.loads((ROOT / "scripts" / "kafka_api" / "metrics.toml").read_text(encoding="utf-8"))
+KAFKA_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    group: tuple(text.split()) for group, text in KAFKA["names"].items()
+}
+"""The metrics of Kafka Streams by group."""
+SPARK: Final = "Spark"
 
 TAGS: Final = {
     "stream-metrics": "`client-id`",
@@ -46,13 +54,15 @@ def when(group: str, name: str) -> str:
             return "DEBUG; `suppress`"
         case "stream-state-updater-metrics":
             return "threads"
-        case "stream-thread-metrics" if name.endswith("-ratio") or name.startswith(("process-records", "thread-start")):
+        case "stream-thread-metrics" if name == "punctuate-ratio":
             return "threads"
         case "stream-task-metrics" if name.startswith(("restore", "update")):
             return "threads; tasks with changelogs"
         case "stream-state-metrics" if name in ROCKSDB_PROPERTIES:
             return "RocksDB"
         case "stream-state-metrics" if name.rpartition("-")[0].removesuffix("-latency") in STORE_OPERATIONS:
+            return "DEBUG"
+        case "stream-state-metrics" if "iterator" in name:
             return "DEBUG"
         case "stream-state-metrics" if name.startswith("suppression"):
             return "DEBUG; `suppress`"
@@ -82,11 +92,42 @@ def reference() -> Iterator[str]:
         yield ""
 
 
+def left_out() -> list[tuple[str, str, str, str]]:
+    """Return group, name, host (both of them if it is empty) and reason of each metric of Kafka Streams that is
+    missing; raises ValueError for one that the code has, and for one that is neither there nor left out."""
+    found = [
+        (each["group"], name, each.get("host", ""), each["why"])
+        for each in KAFKA["left-out"]
+        for name in each["names"].split()
+    ]
+    missing = {(group, name) for group, name, host, _ in found if not host}
+    only_threads = {(group, name) for group, name, host, _ in found if host == SPARK}
+    kafka = {(group, name) for group, names in KAFKA_NAMES.items() for name in names}
+    told = {each for each in kafka & DESCRIPTIONS.keys() if when(*each).startswith("threads")}
+    if wrong := sorted((kafka - DESCRIPTIONS.keys() ^ missing) | (told ^ only_threads)):
+        raise ValueError(f"kafka_api/metrics.toml and the code differ about {wrong}.")
+    return found
+
+
+def missing_metrics() -> Iterator[str]:
+    """Yield the lines of the table of metrics that are missing."""
+    yield "## Metrics of Kafka Streams that are missing"
+    yield ""
+    yield "All others of Kafka Streams 4.4 are in the reference. What was never recorded is not there yet, on any host."
+    yield ""
+    yield "| metrics | group | missing on | reason |"
+    yield "|---|---|---|---|"
+    for (group, host, why), rows in groupby(left_out(), key=lambda each: (each[0], each[2], each[3])):
+        names = ", ".join(f"`{name}`" for _, name, _, _ in rows)
+        yield f"| {names} | `{group}` | {host or f'threads, {SPARK}'} | {why} |"
+    yield ""
+
+
 def page() -> str:
     """Return the page with the reference as the code has it."""
     written, heading, rest = PAGE.read_text(encoding="utf-8").partition(HEADING)
     introduction = rest.partition("### ")[0].rstrip()
-    return f"{written}{heading}{introduction}\n\n" + "\n".join(reference()).rstrip() + "\n"
+    return f"{written}{heading}{introduction}\n\n" + "\n".join([*reference(), *missing_metrics()]).rstrip() + "\n"
 
 
 if __name__ == "__main__":

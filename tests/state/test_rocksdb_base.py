@@ -143,3 +143,22 @@ def test_a_closed_database_has_measured_itself(tmp_path: Path, level: str) -> No
         assert measured["memtable-bytes-flushed"].total > 0
         assert 0 < measured["memtable-hit-ratio"].total <= 1
         assert 0 < measured["memtable-flush-time"].least <= measured["memtable-flush-time"].most
+
+
+def test_an_open_database_measures_itself_ever_less_often_and_counts_each_byte_once(tmp_path: Path) -> None:
+    now = [0]
+    given = {"application.id": "app", "metrics.recording.level": "DEBUG"}
+    base = RocksDBBase(tmp_path / "base", StreamsConfig(given, environment={}), lambda: now[0])
+    seconds, written = [], 0.0
+    for second in range(40):
+        now[0] = second * 1_000_000_000
+        base.apply({"s": {b"%d" % second: bytes(100)}}, b"one")
+        measured = base.measured()
+        if measured:
+            seconds.append(second)
+            assert measured["num-entries-active-mem-table"].total > second
+            written += measured["bytes-written"].total
+    assert seconds == [1, 3, 7, 15, 25, 35]
+    base.close()
+    written += base.measured()["bytes-written"].total
+    assert 40 * 100 < written < 2 * 40 * 150

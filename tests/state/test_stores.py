@@ -15,6 +15,9 @@ from hypothesis import strategies as st
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateStoreError, StreamsError
 from penstock.log_limits import forget_lines
+from penstock.metrics.host_metrics import ITERATOR_DURATION as DURATION
+from penstock.metrics.host_metrics import OLDEST_ITERATOR, OPEN_ITERATORS
+from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.metrics.observer import RecordingObserver
 from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
 from penstock.serdes import Serdes
@@ -238,7 +241,7 @@ def test_a_builder_is_plain_data() -> None:
 
 
 def test_a_store_below_its_cache_does_not_report_the_calls_of_the_store() -> None:
-    observer = RecordingObserver(lambda: 0)
+    observer = RecordingObserver(lambda: 0, lambda: 0)
     view, cache = MemoryBase().view("s"), RecordCache(10_000_000, observer)
     store: Any = build_store(text_store(caching=True), CONFIG, view, cache, lambda: CONTEXT, {}, observer=observer)
     store.put("a", "1")
@@ -248,6 +251,33 @@ def test_a_store_below_its_cache_does_not_report_the_calls_of_the_store() -> Non
         "get/in-memory-state-id/s": 1,
         "hit-ratio/record-cache-id/s": 1,
     }
+
+
+def test_an_iterator_is_measured_from_its_opening_to_its_end() -> None:
+    now = [0]
+    observer = RecordingObserver(lambda: now[0], lambda: 1_000 + now[0])
+    store: Any = build_store(
+        text_store(), CONFIG, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT, {}, observer=observer
+    )
+
+    def iterators() -> tuple[float, float, Measurement]:
+        found = observer.take()
+        open_, oldest, duration = (
+            found.get(f"{name}/in-memory-state-id/s", NOTHING) for name in (OPEN_ITERATORS, OLDEST_ITERATOR, DURATION)
+        )
+        return open_.total, oldest.total, duration
+
+    store.put("a", "1")
+    first = store.all()
+    now[0] = 10
+    second = store.range("a", "b")
+    assert iterators() == (2, 1_000, NOTHING)
+    now[0] = 30
+    first.close()
+    first.close()
+    assert iterators() == (1, 1_010, Measurement(1, 30.0, 30.0, 30.0))
+    assert [each.key for each in second] == ["a"]
+    assert iterators() == (0, 0, Measurement(1, 20.0, 20.0, 20.0))
 
 
 def test_without_cache_bytes_a_store_is_not_cached() -> None:

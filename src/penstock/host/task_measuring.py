@@ -15,10 +15,12 @@ from penstock.metrics.host_metrics import (
     NODE_ID,
     PROCESS,
     RECORD_E2E_LATENCY,
+    STATE_SIZE,
     STREAM_TIME,
     dropped_for,
     operation_of,
     output_age,
+    state_id,
 )
 from penstock.metrics.measurements import NOTHING, Measurement, buckets_of
 from penstock.plan.subtopology import SinkSpec, SubtopologySpec
@@ -95,6 +97,14 @@ class TaskMeasuring:
 
     def _add(self, operation: str, measurement: Measurement) -> None:
         self._measured[operation] = self._measured.get(operation, NOTHING).plus(measurement)
+
+
+def of_base(task: str, measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
+    """Return the measurements of the base of `task`, one database for all stores of the task, by operation."""
+    return {
+        name if name == STATE_SIZE else operation_of(name, state_id("rocksdb"), task): measurement
+        for name, measurement in measured.items()
+    }
 
 
 def _measurement(values: Int64Array) -> Measurement:

@@ -60,6 +60,13 @@ STATE_SIZE: Final = "state-size"
 SUPPRESSION_EMIT: Final = "suppression-emit"
 SUPPRESSION_BUFFER_SIZE: Final = "suppression-buffer-size"
 SUPPRESSION_BUFFER_COUNT: Final = "suppression-buffer-count"
+BLOCKED_TIME: Final = "blocked-time"
+BUFFER_COUNT: Final = "active-buffer-count"
+BUFFER_BYTES: Final = "input-buffer-bytes-total"
+CACHE_BYTES: Final = "cache-size-bytes-total"
+ITERATOR_DURATION: Final = "iterator-duration"
+OPEN_ITERATORS: Final = "num-open-iterators"
+OLDEST_ITERATOR: Final = "oldest-iterator-open-since-ms"
 
 ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
     "num-immutable-mem-table": "The number of memtables that are full and not yet flushed",
@@ -85,7 +92,7 @@ ROCKSDB_PROPERTIES: Final[Mapping[str, str]] = {
     "estimate-table-readers-mem": "The estimated bytes of memory of table readers, beside the block cache",
     "background-errors": "The number of errors of background work",
 }
-"""The properties of a RocksDB database (KIP-607) at the end of its epoch."""
+"""The properties of a RocksDB database (KIP-607) as they were last read."""
 
 BYTES_WRITTEN: Final = "bytes-written"
 BYTES_READ: Final = "bytes-read"
@@ -125,7 +132,7 @@ _THREAD_IDS: Final[Mapping[str, str]] = {
 """The end of the thread-id of the metrics of a group; no others have one."""
 _OF_UPDATER: Final = frozenset((RESTORE, ACTIVE_RESTORING, STANDBY_UPDATING, ACTIVE_RESTORE, STANDBY_UPDATE, IDLE))
 """What is measured of the thread that restores tasks and updates standby tasks."""
-FALLING: Final = frozenset((RESTORE_REMAINING,))
+FALLING: Final = frozenset((RESTORE_REMAINING, BUFFER_BYTES, CACHE_BYTES))
 """The metrics whose names end in -total though their values also fall: gauges, not counters."""
 
 DESCRIPTIONS: Mapping[tuple[str, str], str] = {
@@ -147,7 +154,8 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_THREAD, "commit-latency-max"): "The longest time of a commit in ms",
     (_THREAD, "last-commit-time"): "When the last commit was made, in ms since the epoch",
     (_THREAD, THREAD_STATE): "The state of what runs the tasks, as the number of Kafka's StreamThread.State",
-    (_THREAD, "thread-start-time"): "When the instance was set up, in ms since the epoch",
+    (_THREAD, "thread-start-time"): "When what runs the tasks was set up, in ms since the epoch",
+    (_THREAD, "blocked-time-ns-total"): "The time in ns that was spent on fetching records, or waiting for brokers",
     (_THREAD, "commit-ratio"): "The share of the time in which a commit was being made",
     (_THREAD, "process-total"): "The number of records that all tasks have processed",
     (_THREAD, "process-rate"): "The number of records that all tasks process a second",
@@ -187,6 +195,9 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TASK, "record-lateness-max"): "The longest time in ms by which a record is behind stream time",
     (_TASK, "dropped-records-total"): "The number of records that were dropped, by processors or stores",
     (_TASK, "dropped-records-rate"): "The number of records that are dropped a second",
+    (_TASK, BUFFER_COUNT): "The number of records that wait for the task in this process, or in it",
+    (_TASK, BUFFER_BYTES): "The bytes of the keys and values that wait for the task in this process, or in it",
+    (_TASK, CACHE_BYTES): "The bytes of the record caches of the task at the last commit",
     (_TASK, "restore-total"): "The number of records that were restored from changelogs",
     (_TASK, "restore-rate"): "The number of records that are restored from changelogs a second",
     (_TASK, RESTORE_REMAINING): "The number of offsets of changelogs that are still to be restored",
@@ -213,6 +224,10 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     **{(_STATE, f"{name}-rate"): f"The number of calls to {name} a second" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-avg"): f"The average time of a call to {name} in ns" for name in STORE_OPERATIONS},
     **{(_STATE, f"{name}-latency-max"): f"The longest time of a call to {name} in ns" for name in STORE_OPERATIONS},
+    (_STATE, OPEN_ITERATORS): "The number of iterators of the store that are open",
+    (_STATE, OLDEST_ITERATOR): "Since when the oldest open iterator of the store is open, in ms since the epoch",
+    (_STATE, "iterator-duration-avg"): "The average time in ns from the opening of an iterator to its end",
+    (_STATE, "iterator-duration-max"): "The longest time in ns from the opening of an iterator to its end",
     (_NODE, "suppression-emit-total"): "The number of updates that left the suppression buffer",
     (_NODE, "suppression-emit-rate"): "The number of updates that leave the suppression buffer a second",
     (_STATE, "suppression-buffer-size-avg"): "The average of the bytes that the updates in the buffer count for",
@@ -275,6 +290,7 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     **{(_THREAD, name): (_TOTAL, _RATE, *_LATENCY) for name in (COMMIT, PROCESS, PUNCTUATE, POLL)},
     **{(_THREAD, name): _LEVEL for name in (POLL_RECORDS, PROCESS_RECORDS)},
     **{(_THREAD, name): (_TOTAL, _RATE) for name in (TASK_CREATED, TASK_CLOSED)},
+    (_THREAD, BLOCKED_TIME): (("-ns-total", MeasurableStat.CUMULATIVE_SUM),),
     (_UPDATER, RESTORE): (("-records-rate", MeasurableStat.RATE), ("-call-rate", MeasurableStat.COUNT_RATE)),
     **{(_TASK, name): _SUM for name in (RESTORE, UPDATE)},
     (_TASK, PROCESS): (_RATE, *_LATENCY),
@@ -291,6 +307,7 @@ _STATS: Final[Mapping[tuple[str, str], tuple[tuple[str, MeasurableStat], ...]]] 
     (_STATE, SUPPRESSION_BUFFER_SIZE): _LEVEL,
     (_STATE, SUPPRESSION_BUFFER_COUNT): _LEVEL,
     **{(_STATE, name): (_RATE, *_LATENCY) for name in STORE_OPERATIONS},
+    (_STATE, ITERATOR_DURATION): _LEVEL,
     **{(_STATE, name): _SUM for name in (BYTES_WRITTEN, BYTES_READ, MEMTABLE_BYTES_FLUSHED)},
     **{(_STATE, name): _LEVEL for name in (MEMTABLE_FLUSH_TIME, COMPACTION_TIME)},
     (_STATE, WRITE_STALL_DURATION): (("-avg", MeasurableStat.AVG), ("-total", MeasurableStat.CUMULATIVE_SUM)),
@@ -315,7 +332,9 @@ CLIENT: Final = "client"
 _BUCKET: Final = "bucket"
 _OF_ALL_TASKS: Final = frozenset((POLL, POLL_RECORDS))
 """What tasks report of themselves that is of no task in particular."""
-_GAUGES: Final = frozenset((*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, RESTORE_REMAINING))
+_GAUGES: Final = frozenset(
+    (*ROCKSDB_PROPERTIES, STREAM_TIME, STATE_SIZE, BUFFER_COUNT, OPEN_ITERATORS, OLDEST_ITERATOR, *FALLING)
+)
 """What is not added up, but shown as it was last."""
 _NANOSECONDS_OF_MS: Final = 1_000_000
 _STATE_ID: Final = "-state-id"
@@ -473,7 +492,8 @@ def streams_metrics(
             add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
     for operation, gauge in measured.gauges.items():
         group, tags = _place(operation)
-        add(group, operation.name, gauge, *tags)
+        if gauge or operation.name != OLDEST_ITERATOR:  # as in Kafka, it is there while an iterator is open
+            add(group, operation.name, gauge, *tags)
     for percent in (50, 95, 99) if any(measured.output_ages.values()) else ():
         add(_STREAM, f"{OUTPUT_AGE}-p{percent}", age_quantile(measured.output_ages, percent / 100))
     for task, ratio in _process_ratios(measured.operations).items():

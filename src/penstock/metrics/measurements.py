@@ -46,6 +46,11 @@ NOTHING: Final = Measurement()
 """What is measured where nothing was recorded."""
 
 
+def measured_once(value: float) -> Measurement:
+    """Return the measurement of one value."""
+    return Measurement(1, float(value), value, value)
+
+
 _BUCKETS_PER_DOUBLING: Final = 4
 """Of ages: so a quantile is at most a fifth too large or too small."""
 

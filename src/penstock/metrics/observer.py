@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from itertools import count
 from typing import Final
 
 from penstock.metrics.host_metrics import (
     CACHE_ID,
     HIT_RATIO,
+    ITERATOR_DURATION,
     NODE_ID,
+    OLDEST_ITERATOR,
+    OPEN_ITERATORS,
     PROCESS,
     SUPPRESSION_BUFFER_COUNT,
     SUPPRESSION_BUFFER_SIZE,
@@ -18,7 +22,7 @@ from penstock.metrics.host_metrics import (
     operation_of,
     state_id,
 )
-from penstock.metrics.measurements import Measurement
+from penstock.metrics.measurements import Measurement, measured_once
 
 
 class TaskObserver:
@@ -53,6 +57,10 @@ class TaskObserver:
         """
         return _nothing
 
+    def iterator_opened(self, scope: str, store: str) -> Callable[[], None]:
+        """Note that an iterator of `store` is open; return a function to call at its end."""
+        return _nothing_more
+
     def take(self) -> dict[str, Measurement]:
         """Give up what was recorded since the last call, by operation (`operation_of`)."""
         return {}
@@ -63,9 +71,13 @@ class RecordingObserver(TaskObserver):
 
     should_record = True
 
-    def __init__(self, nanoseconds: Callable[[], int]) -> None:
-        """Measure the duration of calls by the clock `nanoseconds`."""
+    def __init__(self, nanoseconds: Callable[[], int], wall_clock_ms: Callable[[], int]) -> None:
+        """Measure the duration of calls by the clock `nanoseconds`; `wall_clock_ms` tells when iterators are opened."""
         self._nanoseconds = nanoseconds
+        self._wall_clock_ms = wall_clock_ms
+        self._open: dict[tuple[str, str], dict[int, int]] = {}
+        """By scope and store, when (ms) each open iterator was opened, by its number."""
+        self._iterators = count()
         self._measurements: dict[str, Measurement] = {}
         self._cache_reads: Counter[str] = Counter()
         self._cache_hits: Counter[str] = Counter()
@@ -82,7 +94,7 @@ class RecordingObserver(TaskObserver):
         """Record both."""
         for name, value in ((SUPPRESSION_BUFFER_SIZE, float(size)), (SUPPRESSION_BUFFER_COUNT, float(records))):
             operation = operation_of(name, state_id("in-memory-suppression"), store)
-            self._record(operation, Measurement(1, value, value, value))
+            self._record(operation, measured_once(value))
 
     def cache_read(self, store: str, reads: int, hits: int) -> None:
         """Record, for each hit, the ratio of hits to reads so far, as Kafka does."""
@@ -96,8 +108,25 @@ class RecordingObserver(TaskObserver):
         """Return a function that records the time since now, as one call for each key."""
         return partial(self._call_ended, operation_of(operation, state_id(scope), store), self._nanoseconds())
 
+    def iterator_opened(self, scope: str, store: str) -> Callable[[], None]:
+        """Return a function that records the time since now."""
+        number, began = next(self._iterators), self._nanoseconds()
+        opened = self._open.setdefault((scope, store), {})
+        opened[number] = self._wall_clock_ms()
+
+        def ended() -> None:
+            del opened[number]
+            took = self._nanoseconds() - began
+            self._record(operation_of(ITERATOR_DURATION, state_id(scope), store), measured_once(took))
+
+        return ended
+
     def take(self) -> dict[str, Measurement]:
         """Give up what was recorded since the last call, by operation (`operation_of`)."""
+        for (scope, store), opened in self._open.items():
+            gauges = {OPEN_ITERATORS: len(opened), OLDEST_ITERATOR: min(opened.values(), default=0)}
+            for name, value in gauges.items():
+                self._measurements[operation_of(name, state_id(scope), store)] = measured_once(value)
         measurements, self._measurements = self._measurements, {}
         return measurements
 
@@ -122,3 +151,7 @@ NOT_OBSERVED: Final = TaskObserver()
 
 def _nothing(keys: int) -> None:
     """Do nothing at the end of a call that is not recorded."""
+
+
+def _nothing_more() -> None:
+    """Do nothing at the end of an iterator that is not recorded."""

@@ -279,8 +279,8 @@ class Base(Protocol):
         ...
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return the measurements of the database, by the names of `metrics.host_metrics`: complete once it is closed,
-        empty if it measures nothing."""
+        """Return what was measured of the database since the last call, by the names of `metrics.host_metrics`; after
+        `close`, what was left. Empty if it measures nothing."""
         ...
 
     def close(self) -> None:

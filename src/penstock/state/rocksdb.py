@@ -24,13 +24,14 @@ from weakref import WeakSet
 
 import rocksdict
 
+from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError, LockError, ProcessorStateError
 from penstock.metrics.measurements import Measurement
 from penstock.private_files import private_directory
 from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
-from penstock.state.rocksdb_measurements import properties, statistics
+from penstock.state.rocksdb_measurements import Statistics, properties
 from penstock.state.rocksdb_options import RocksDBConfigSetter
 
 BLOCK_CACHE_BYTES = 50 << 20
@@ -38,6 +39,11 @@ WRITE_BUFFER_BYTES = 16 << 20
 BLOCK_BYTES = 4096
 MAX_WRITE_BUFFERS = 3
 BLOOM_FILTER_BITS = 10
+
+_NANOSECONDS = SystemClock().nanoseconds
+_FIRST_MEASURED = 1_000_000_000
+_MEASURED_EVERY = 10_000_000_000
+"""How often (ns) an open database is measured: its statistics take milliseconds to read."""
 
 _Database = Any
 """A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
@@ -60,14 +66,23 @@ _COUNT_SIZE = 8
 class RocksDBBase:
     """A base on disk (implements Base)."""
 
-    def __init__(self, path: str | os.PathLike[str], config: StreamsConfig | None = None) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: StreamsConfig | None = None,
+        nanoseconds: Callable[[], int] = _NANOSECONDS,
+    ) -> None:
         """Open or make the base in the directory `path`, with the options that `rocksdb.config.setter` of `config`
-        sets; raises LockError if it is open elsewhere, ProcessorStateError if it cannot be opened."""
+        sets; raises LockError if it is open elsewhere, ProcessorStateError if it cannot be opened. nanoseconds: by
+        which it measures itself from time to time."""
         self._path = Path(path)
         self._config = config
         setter = None if config is None else config["rocksdb.config.setter"]
         self._setter: RocksDBConfigSetter | None = setter() if isinstance(setter, type) else setter
-        self._measured: dict[str, Measurement] = {}
+        self._last_measured: dict[str, Measurement] = {}
+        self._statistics = Statistics()
+        self._nanoseconds = nanoseconds
+        self._measured_at, self._measured_every = nanoseconds(), _FIRST_MEASURED
         self._has_statistics = config is not None and config["metrics.recording.level"] != "INFO"
         self._options = self._make_options()
         self._no_log = rocksdict.WriteOptions()
@@ -92,9 +107,23 @@ class RocksDBBase:
         self._apply(self.database(), changes, stamp)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return what RocksDB has measured, once the base is closed; statistics from `metrics.recording.level` DEBUG
-        on."""
-        return self._measured
+        """Return what RocksDB measures, with the statistics since it was measured before, from
+        `metrics.recording.level` DEBUG on; of a closed base, what was left when it was closed. RocksDB is asked a
+        second after the base was opened, then ever less often, every 10 s in the end: nothing is returned in
+        between."""
+        if self._database is None:
+            return self._last_measured
+        now = self._nanoseconds()
+        if now - self._measured_at < self._measured_every:
+            return {}
+        self._measured_at, self._measured_every = now, min(2 * self._measured_every, _MEASURED_EVERY)
+        return self._measure(self._database)
+
+    def _measure(self, database: _Database) -> dict[str, Measurement]:
+        measured = dict(properties(database.property_int_value))
+        if self._has_statistics:
+            measured.update(self._statistics.since(self._options.get_statistics() or ""))
+        return measured
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
         """Drop all entries, apply the changes of `commits` in order and set the stamp: in a new database, which takes
@@ -129,10 +158,8 @@ class RocksDBBase:
         """Write what is in memory and close the database; later calls raise InvalidStateStoreError."""
         if self._database is not None:
             self._database.flush()
-            self._measured.update(properties(self._database.property_int_value))
+            self._last_measured = self._measure(self._database)
             self._close_database()
-            if self._has_statistics:
-                self._measured.update(statistics(self._options.get_statistics() or ""))
             if self._setter is not None:
                 self._setter.close(self._path.name, self._options)
 

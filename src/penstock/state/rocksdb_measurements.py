@@ -1,6 +1,6 @@
 """The statistics and properties of a RocksDB database, as measurements by Kafka's names (KIP-471, KIP-607).
 
-It is read once a database is done with: properties as it ends, statistics of all the time that it was open.
+Properties are as they are, statistics those since they were read before.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 
 from penstock.metrics import host_metrics as names
-from penstock.metrics.measurements import Measurement
+from penstock.metrics.measurements import Measurement, measured_once
 
 _LINE = re.compile(r"^(rocksdb\.[\w.]+) (?:.*P100 : (?P<most>[\d.]+) )?COUNT : (?P<count>\d+)(?: SUM : (?P<sum>\d+))?")
 
@@ -32,6 +32,7 @@ _RATIOS: Mapping[str, str] = {
     "block-cache-index-hit-ratio": "rocksdb.block.cache.index",
     "block-cache-filter-hit-ratio": "rocksdb.block.cache.filter",
 }
+_NO_MORE = 0, 0
 assert _RATIOS.keys() == names.ROCKSDB_RATIOS.keys()
 
 
@@ -40,23 +41,35 @@ def properties(read: Callable[[str], int | None]) -> Iterator[tuple[str, Measure
     for name in names.ROCKSDB_PROPERTIES:
         value = read(f"rocksdb.{name}")
         if value is not None:
-            yield name, Measurement(1, value, value, value)
+            yield name, measured_once(value)
 
 
-def statistics(text: str) -> Iterator[tuple[str, Measurement]]:
-    """Yield what the statistics of a database say, given as RocksDB writes them; times in ms."""
-    found = {match[1]: match for match in map(_LINE.match, text.splitlines()) if match is not None}
-    for ticker, name in _TICKERS.items():
-        if ticker in found and (count := int(found[ticker]["count"])):
-            yield name, Measurement(1, count, count, count)
-    for histogram, name in _TIMES.items():
-        if histogram in found and (count := int(found[histogram]["count"])):
-            total = int(found[histogram]["sum"]) / 1000
-            yield name, Measurement(count, total, total / count, float(found[histogram]["most"]) / 1000)
-    for name, ticker in _RATIOS.items():
-        hits, misses = (
-            int(found[each]["count"]) if each in found else 0 for each in (f"{ticker}.hit", f"{ticker}.miss")
-        )
-        if hits + misses:
-            ratio = hits / (hits + misses)
-            yield name, Measurement(1, ratio, ratio, ratio)
+class Statistics:
+    """The statistics of a database, which RocksDB adds up while it is open."""
+
+    def __init__(self) -> None:
+        """Have read nothing yet."""
+        self._read: dict[str, tuple[int, int]] = {}
+
+    def since(self, text: str) -> Iterator[tuple[str, Measurement]]:
+        """Yield what was added to the statistics since the last call, given as RocksDB writes them; times in ms. The
+        longest time is that of all the time: RocksDB keeps no other."""
+        found = {match[1]: match for match in map(_LINE.match, text.splitlines()) if match is not None}
+        now = {name: (int(match["count"]), int(match["sum"] or 0)) for name, match in found.items()}
+        before, self._read = self._read, now
+        more = {
+            name: tuple(new - old for new, old in zip(counted, before.get(name, (0, 0)), strict=True))
+            for name, counted in now.items()
+        }
+        for ticker, name in _TICKERS.items():
+            if count := more.get(ticker, _NO_MORE)[0]:
+                yield name, measured_once(count)
+        for histogram, name in _TIMES.items():
+            count, total = more.get(histogram, _NO_MORE)
+            if count:
+                took = total / 1000
+                yield name, Measurement(count, took, took / count, float(found[histogram]["most"]) / 1000)
+        for name, ticker in _RATIOS.items():
+            hits, misses = (more.get(f"{ticker}.{end}", _NO_MORE)[0] for end in ("hit", "miss"))
+            if hits + misses:
+                yield name, measured_once(hits / (hits + misses))

@@ -190,7 +190,8 @@ class TypedStore:
         for calls, reporting in ((self._calls, _reporting), (self._column_calls, _reporting_each_key)):
             for method, operation in calls.items():
                 began = partial(observer.call_began, scope, self._name, operation)
-                vars(self)[method] = reporting(getattr(self, method), began)
+                opened = partial(observer.iterator_opened, scope, self._name)
+                vars(self)[method] = reporting(getattr(self, method), began, opened)
 
     def beneath_cache(self) -> Self:
         """Return the same store as it is below the record cache; a store without a cache is as it is."""
@@ -283,7 +284,7 @@ class TypedIterator:
         self._key_of = key_of
         self._value_of = value_of
         self._next: tuple[bytes, bytes] | None = None
-        self._ended: Callable[[], None] | None = None
+        self._ended: Callable[[], object] | None = None
         self._open = True
 
     def __iter__(self) -> TypedIterator:
@@ -323,7 +324,7 @@ class TypedIterator:
         self._next = None
         self._end()
 
-    def call_at_end(self, ended: Callable[[], None]) -> None:
+    def call_at_end(self, ended: Callable[[], object]) -> None:
         """Call `ended` once, when all entries have been read or the iterator is closed."""
         self._ended = ended
 
@@ -339,14 +340,20 @@ class TypedIterator:
         )
 
 
-def _reporting(method: Callable[..., Any], began: Callable[[], Callable[[int], None]]) -> Callable[..., Any]:
-    """Return `method`, whose calls report their beginning to `began`, and their end to what that returns."""
+_Began = Callable[[], Callable[[int], None]]
+_Opened = Callable[[], Callable[[], None]]
+
+
+def _reporting(method: Callable[..., Any], began: _Began, opened: _Opened) -> Callable[..., Any]:
+    """Return `method`, whose calls report their beginning to `began`, and their end to what that returns; if they
+    return an iterator, `opened` and what that returns learn of it too."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         ended = began()
         result = method(*args, **kwargs)
         if isinstance(result, TypedIterator):
-            result.call_at_end(partial(ended, 1))
+            closed = opened()
+            result.call_at_end(lambda: (ended(1), closed()))
         else:
             ended(1)
         return result
@@ -354,8 +361,8 @@ def _reporting(method: Callable[..., Any], began: Callable[[], Callable[[int], N
     return call
 
 
-def _reporting_each_key(method: Callable[..., Any], began: Callable[[], Callable[[int], None]]) -> Callable[..., Any]:
-    """As `_reporting`, for a method whose first argument is a column of keys."""
+def _reporting_each_key(method: Callable[..., Any], began: _Began, opened: _Opened) -> Callable[..., Any]:
+    """As `_reporting`, for a method whose first argument is a column of keys, and which returns no iterator."""
 
     def call(keys: Sequence[bytes], *args: Any) -> Any:
         ended = began()

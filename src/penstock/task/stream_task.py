@@ -18,8 +18,8 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
 from penstock.metrics.drop_reasons import Dropped, by_place
-from penstock.metrics.host_metrics import DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
-from penstock.metrics.measurements import NOTHING, Measurement
+from penstock.metrics.host_metrics import CACHE_BYTES, DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
+from penstock.metrics.measurements import NOTHING, Measurement, measured_once
 from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
@@ -106,7 +106,7 @@ class StreamTask:
         self._idling = Idling(checkpoint.idle_deadlines)
         self.awaited: frozenset[TopicPartition] = frozenset()
         """The partitions that the records which `process` has left are waiting for."""
-        self._observer = _observer(config, nanoseconds)
+        self._observer = _observer(config, nanoseconds, lambda: self._context.wall_clock)
         self._context = TaskContext(
             str(task_id),
             config,
@@ -119,6 +119,7 @@ class StreamTask:
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
         cache_bytes = config["statestore.cache.max.bytes"] if cache_bytes is None else cache_bytes
+        self._cache = RecordCache(cache_bytes, self._observer)
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
         state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
         self._state = ProcessorStateManager(
@@ -126,7 +127,7 @@ class StreamTask:
             state_log_prefix,
             config,
             base,
-            RecordCache(cache_bytes, self._observer),
+            self._cache,
             self._context.record_context,
             self._context.processor_metadata,
             self._context.count_late,
@@ -389,6 +390,8 @@ class StreamTask:
         self._lateness = self._punctuations = NOTHING
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts for 1
+        if self._state.stores:
+            measured[CACHE_BYTES] = measured_once(self._cache.size_bytes)
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
@@ -524,10 +527,13 @@ class StreamTask:
         raise error from failure.error
 
 
-def _observer(config: StreamsConfig, nanoseconds: Callable[[], int] | None) -> TaskObserver:
+def _observer(
+    config: StreamsConfig, nanoseconds: Callable[[], int] | None, wall_clock_ms: Callable[[], int]
+) -> TaskObserver:
     """Return an observer that records from `metrics.recording.level` DEBUG on, if the host shows measurements."""
-    level = RecordingLevel[config["metrics.recording.level"]]
-    return NOT_OBSERVED if nanoseconds is None or level < RecordingLevel.DEBUG else RecordingObserver(nanoseconds)
+    if nanoseconds is None or RecordingLevel[config["metrics.recording.level"]] < RecordingLevel.DEBUG:
+        return NOT_OBSERVED
+    return RecordingObserver(nanoseconds, wall_clock_ms)
 
 
 def _stream_time(

@@ -25,6 +25,7 @@ from penstock.serdes import Serdes
 from penstock.state.memory import MemoryBase
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.idling import NO_WAIT
+from penstock.task.partition_group import BufferSize
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 TASK = TaskId(1, 0)
@@ -95,6 +96,35 @@ def test_tasks_and_commits_are_measured() -> None:
     assert measured.operations[Operation(DROPPED_RECORDS, "1_0")].number == 1
     names = {name.name for name in streams_metrics("client", {}, figures.snapshot(), measured)}
     assert {"commit-latency-max", "punctuate-rate", "dropped-records-total"} <= names
+
+
+def test_what_waits_for_a_task_is_measured_while_it_has_it() -> None:
+    figures = Figures(2, 30_000, lambda topic: False, lambda: 0)
+    figures.lags({}, {TASK: BufferSize(3, 40), v.GLOBAL_TASK: BufferSize(1, 1)})
+    metrics = streams_metrics("client", {}, {}, figures.measured())
+    found = {
+        (key.name, key.tags["task-id"]): each.metric_value for key, each in metrics.items() if "task-id" in key.tags
+    }
+    assert found == {("active-buffer-count", "1_0"): 3, ("input-buffer-bytes-total", "1_0"): 40}
+    figures.lags({}, {})
+    assert "active-buffer-count" not in {key.name for key in streams_metrics("client", {}, {}, figures.measured())}
+
+
+def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> None:
+    now = [0]
+    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures.poll_began()
+    now[0] = 30
+    figures.poll_ended(1)
+    figures.commit_began(30)
+    figures.take(v.Prepared(TASK, (), {}))
+    now[0] = 37
+    figures.take(v.OffsetsCommitted())
+    now[0] = 40
+    figures.take(v.Applied(TASK, None))
+    figures.commit_ended(40)
+    metrics = streams_metrics("client", {}, {}, figures.measured())
+    assert [each.metric_value for key, each in metrics.items() if key.name == "blocked-time-ns-total"] == [37_000_000]
 
 
 def test_a_commit_is_split_into_its_phases() -> None:

@@ -40,6 +40,9 @@ class _Core:
     def lags(self, ends: Any) -> dict[TopicPartition, int]:
         return {}
 
+    def waiting(self) -> dict[TaskId, Any]:
+        return {}
+
     def next_due_ms(self) -> int | None:
         return None
 
@@ -109,6 +112,9 @@ class _Following:
         return True
 
     def lags(self, ends: Any) -> dict[TopicPartition, int]:
+        return {}
+
+    def waiting(self) -> dict[TaskId, Any]:
         return {}
 
     def next_due_ms(self) -> int | None:

@@ -17,6 +17,9 @@ from penstock.host.threads.unread import described
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
     ACTIVE_RESTORING,
+    BLOCKED_TIME,
+    BUFFER_BYTES,
+    BUFFER_COUNT,
     COMMIT,
     DROPPED_RECORDS,
     IDLE,
@@ -36,9 +39,10 @@ from penstock.metrics.host_metrics import (
     Measured,
     Operation,
 )
-from penstock.metrics.measurements import Measurement, TimeShares
+from penstock.metrics.measurements import Measurement, TimeShares, measured_once
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
+from penstock.task.partition_group import BufferSize
 
 _LAG_MS = 1_000
 _NANOSECONDS_OF_MS = 1_000_000
@@ -46,6 +50,7 @@ _NANOSECONDS_OF_MS = 1_000_000
 _POLLING, _PROCESSING = Operation(POLL), Operation(PROCESS)
 _PUNCTUATING, _COMMITTING = Operation(PUNCTUATE), Operation(COMMIT)
 _RESTORING, _UPDATING, _IDLE = Operation(ACTIVE_RESTORE), Operation(STANDBY_UPDATE), Operation(IDLE)
+_BLOCKED = Operation(BLOCKED_TIME)
 _ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
 
 
@@ -88,6 +93,7 @@ class Figures:
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
         self._unread: Mapping[TopicPartition, v.Unread] = {}
+        self._waiting: Mapping[TaskId, BufferSize] = {}
         self._created: set[TaskId] = set()
         self._restoring: set[TaskId] = set()
         self._standing: set[TaskId] = set()
@@ -189,10 +195,8 @@ class Figures:
     def restored(self, task: TaskId, records: int, remaining: int) -> None:
         """Add records of changelogs that a restore has applied. remaining: how many offsets it still has to go."""
         with self._lock:
-            left = float(remaining)
-            self._measurements.take(
-                Operation(RESTORE_REMAINING, str(task)), Measurement(1, left, left, left), self._elapsed_ms()
-            )
+            left = measured_once(remaining)
+            self._measurements.take(Operation(RESTORE_REMAINING, str(task)), left, self._elapsed_ms())
             self._take_applied(RESTORE, task, records)
 
     def updated(self, task: TaskId, records: int) -> None:
@@ -212,8 +216,7 @@ class Figures:
             if took:
                 self._shares.take(activity, took / _NANOSECONDS_OF_MS / self._workers, now)
         if event.records:
-            records = float(event.records)
-            self._measurements.take(Operation(PROCESS_RECORDS), Measurement(1, records, records, records), now)
+            self._measurements.take(Operation(PROCESS_RECORDS), measured_once(event.records), now)
 
     def sent(self, output: Sequence[PartitionBatch]) -> None:
         """Add records that are being written."""
@@ -229,9 +232,11 @@ class Figures:
         self._looked_at = now
         return True
 
-    def lags(self, lags: Mapping[TopicPartition, int]) -> None:
-        """Take the lags: how many records of each input the instance has not taken yet."""
+    def lags(self, lags: Mapping[TopicPartition, int], waiting: Mapping[TaskId, BufferSize]) -> None:
+        """Take the lags: how many records of each input the instance has not taken yet. waiting: what has arrived and
+        waits for each task, or in it."""
         self._lags = lags
+        self._waiting = {task: size for task, size in waiting.items() if task != v.GLOBAL_TASK}
 
     def poll_began(self) -> None:
         """Measure a poll from now on."""
@@ -243,8 +248,9 @@ class Figures:
         took, number = float(now - self._poll_began), float(records)
         with self._lock:
             self._shares.take(_POLLING, took, now)
-            self._measurements.take(Operation(POLL), Measurement(1, took, took, took), now)
-            self._measurements.take(Operation(POLL_RECORDS), Measurement(1, number, number, number), now)
+            self._measurements.take(Operation(POLL), measured_once(took), now)
+            self._measurements.take(Operation(POLL_RECORDS), measured_once(number), now)
+            self._measurements.take(_BLOCKED, measured_once(took * _NANOSECONDS_OF_MS), now)
 
     def commit_began(self, now_ms: int) -> None:
         """Measure a commit from now on, if none is being measured. now_ms: of the clock of the machine."""
@@ -264,9 +270,11 @@ class Figures:
             with self._lock:
                 if made:
                     self._keep(began, now, now_ms)
+                    waited = self._durable_at - self._prepared_at
+                    self._measurements.take(_BLOCKED, measured_once(waited * _NANOSECONDS_OF_MS), now)
                 self._shares.take(_COMMITTING, took, now)
                 self._measurements.committed(now_ms if made else None, now)
-                self._measurements.take(Operation(COMMIT), Measurement(1, took, took, took), now)
+                self._measurements.take(Operation(COMMIT), measured_once(took), now)
 
     def _keep(self, began: int, now: int, now_ms: int) -> None:
         """Keep what a commit from `began` to `now` took, and what was processed since the one before."""
@@ -312,8 +320,12 @@ class Figures:
             measured, ratios = self._measurements.at(now), self._shares.at(now)
             tasks = {ACTIVE_RESTORING: len(self._restoring), STANDBY_UPDATING: len(self._standing)}
         idle = max(1.0 - ratios[_RESTORING] - ratios[_UPDATING], 0.0)
+        gauges = {**measured.gauges, **{Operation(name): float(number) for name, number in tasks.items()}}
+        for task, size in self._waiting.items():
+            gauges[Operation(BUFFER_COUNT, str(task))] = float(size.records)
+            gauges[Operation(BUFFER_BYTES, str(task))] = float(size.bytes)
         return measured._replace(
-            gauges={**measured.gauges, **{Operation(name): float(number) for name, number in tasks.items()}},
+            gauges=gauges,
             lags=self._lags,
             committed_ms=self.commit.time_ms if self.commit.number else None,
             ratios={**ratios, _IDLE: idle},

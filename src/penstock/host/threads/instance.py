@@ -127,6 +127,8 @@ class Instance:
         self._settings = settings
         self._planned = PlannedEnd(until)
         self._tasks = TaskManager(layout.config, settings.limits, worker_of)
+        self.waiting = self._tasks.waiting
+        """Returns how much has arrived and waits for each task, or in it."""
         self._assigned: frozenset[TaskId] | None = None
         self._assignments = 0
         self._standbys: frozenset[TaskId] = frozenset()

@@ -173,7 +173,7 @@ class Polling:
         """Take the records that have arrived; return whether there is something new for the core."""
         if not self._positions:
             if not self._is_ending:
-                self._figures.lags({})
+                self._figures.lags({}, {})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -204,7 +204,7 @@ class Polling:
 
     def _look_at_lags(self) -> None:
         outside = [p for p in self._positions if not self._figures.is_internal(p.topic)]
-        self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)))
+        self._figures.lags(self._instance.lags(self._consumer.known_ends(outside)), self._instance.waiting())
 
     def _new_ends(self) -> dict[TopicPartition, int]:
         """Return the ends that the consumer has reached. Without those that the last record shows already: a consumer

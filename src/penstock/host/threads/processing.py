@@ -17,13 +17,12 @@ from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
 from penstock.host.layout import Layout
 from penstock.host.lost_topics import topic_entries, used_topics
-from penstock.host.task_measuring import TaskMeasuring
+from penstock.host.task_measuring import TaskMeasuring, of_base
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.host.turns import TopologyTurns
 from penstock.log_context import logged_as
-from penstock.metrics.host_metrics import STATE_SIZE
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import CUSTOM, Base, Changes, StateStore, StoreBuilder
@@ -475,9 +474,7 @@ class ActiveStreamTask:
         ]
         offsets = offsets_of(self._id, self._positions_now(), commit.checkpoint, self._topics)
         self._measuring.prepared(commit, now_ms)
-        measured = {**commit.measured, **self._measuring.take()}
-        if (size := self._base.measured().get(STATE_SIZE)) is not None:
-            measured[STATE_SIZE] = size
+        measured = {**commit.measured, **self._measuring.take(), **of_base(str(self._id), self._base.measured())}
         dropped = sum(commit.dropped_records.values())
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]

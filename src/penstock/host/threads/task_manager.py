@@ -142,6 +142,10 @@ class ActiveTask:
         """Return about how many bytes of keys and values wait, for the task or in it."""
         return sum(self._bytes.values()) + sum(held.bytes for held in self.held.values())
 
+    def waiting(self) -> BufferSize:
+        """Return how much waits, for the task or in it."""
+        return BufferSize(sum(map(self.records, self.partitions)), self.waiting_bytes())
+
     def is_ready(self, now: int, most_held: int) -> bool:
         """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
         if self.state is not TaskState.RUNNING or self.busy:
@@ -382,6 +386,10 @@ class TaskManager:
             for p, end in ends.items()
             if p in self._readers
         }
+
+    def waiting(self) -> dict[TaskId, BufferSize]:
+        """Return how much waits for each task, or in it."""
+        return {id: task.waiting() for id, task in self._tasks.items()}
 
     def _most_held(self) -> int:
         """Return how many records of a partition a task may hold and still get more."""

@@ -16,20 +16,26 @@ from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.worker.measuring import operations_of
 from penstock.metrics import SensorReport
 from penstock.metrics.host_metrics import (
+    BLOCKED_TIME,
     COMMIT,
     DROPPED_RECORDS,
+    POLL,
+    PROCESS,
+    PROCESS_RECORDS,
     TASK_CLOSED,
     TASK_CREATED,
     HostMeasurements,
     Measured,
     Operation,
 )
-from penstock.metrics.measurements import Measurement
+from penstock.metrics.measurements import Measurement, TimeShares, measured_once
 from penstock.record import TopicPartition
 
 _log = logging.getLogger(__name__)
 
 _RECENT = 5
+
+_ACTIVITIES = (Operation(POLL), Operation(PROCESS), Operation(COMMIT))
 
 
 class Figures:
@@ -42,6 +48,8 @@ class Figures:
         samples are taken."""
         self._elapsed_ms = elapsed_ms
         self._measurements = HostMeasurements(samples, window_ms)
+        self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
+        self._started_ms: int | None = None
         self._lock = threading.Lock()
         self._last: Manifest | None = None
         self._ends: Mapping[TopicPartition, int] = {}
@@ -71,11 +79,17 @@ class Figures:
         last = self._last
         return None if last is None or not last.epoch else last.committed_ms
 
-    def begin(self, last: Manifest, begin: Mapping[str, list[int]], ends: Mapping[TopicPartition, int]) -> None:
+    def begin(
+        self,
+        last: Manifest,
+        begin: Mapping[str, list[int]],
+        ends: Mapping[TopicPartition, int],
+        now_ms: int | None = None,
+    ) -> None:
         """Start from the manifest `last` of an earlier run; ends: the ends of the inputs now; begin: positions before
-        the first epoch."""
+        the first epoch. now_ms: of the clock of the machine, None if another process runs the application."""
         with self._lock:
-            self._last, self._begin, self._ends = last, begin, ends
+            self._last, self._begin, self._ends, self._started_ms = last, begin, ends, now_ms
             self._workers.clear()
             self._awaited.clear()
             self._measurements.forget()
@@ -118,10 +132,16 @@ class Figures:
 
     def _measure(self, manifest: Manifest) -> None:
         take, now, took = self._measurements.take, self._elapsed_ms(), manifest.commit_ms
-        take(Operation(COMMIT), Measurement(1, took, took, took), now)
+        take(Operation(COMMIT), measured_once(took), now)
         for task, measured in manifest.measured.items():
             for operation, measurement in operations_of(task, measured):
                 take(operation, measurement, now)
+        for records in manifest.processed.values():
+            take(Operation(PROCESS_RECORDS), measured_once(records), now)
+        fetched, processed, sent = (manifest.phases_ms.get(phase, 0.0) for phase in ("fetch", "process", "transaction"))
+        take(Operation(BLOCKED_TIME), measured_once((fetched + sent) * 1e6), now)
+        for activity, spent in zip(_ACTIVITIES, (fetched, processed, took), strict=True):
+            self._shares.take(activity, spent, now)
         self._measurements.committed(manifest.committed_ms, now)
         for task, records in manifest.dropped.items():
             take(Operation(DROPPED_RECORDS, task), Measurement(records), now)
@@ -131,8 +151,10 @@ class Figures:
         """Return what was measured since this start, with rates, averages and extremes of the time before now."""
         with self._lock:
             committed_ms = self.committed_ms
-            measured = self._measurements.at(self._elapsed_ms())
-            return measured._replace(lags=self._lags(), committed_ms=committed_ms)
+            now = self._elapsed_ms()
+            return self._measurements.at(now)._replace(
+                lags=self._lags(), committed_ms=committed_ms, ratios=self._shares.at(now), started_ms=self._started_ms
+            )
 
     def dropped(self) -> Mapping[str, int]:
         """Return the records dropped since this start, by task; no task without any."""

@@ -290,7 +290,7 @@ class SparkHost:
                 "and start again."
             )
         self._guarantee = prepared.guarantee
-        self._figures.begin(prepared.last, prepared.description.begin, prepared.ends)
+        self._figures.begin(prepared.last, prepared.description.begin, prepared.ends, self._clock.milliseconds())
         spark = self._open_session()
         with self._changing:
             paused = self._paused.is_set()
@@ -329,7 +329,7 @@ class SparkHost:
         """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application_id)
         description = self._of_run(prepared.description)
-        self._figures.begin(prepared.last, description.begin, {})
+        self._figures.begin(prepared.last, description.begin, {}, self._clock.milliseconds())
         private_directory(Path(description.control_directory))
         (Path(description.control_directory) / epoch_planner.STOP_FILE).touch()
         self._query = start_query(description, self._open_session(), self._new_location(), until_end=True, paused=False)

@@ -9,12 +9,12 @@ from typing import Any
 
 from penstock.clock import SystemClock
 from penstock.host.spark.protocol.messages import TaskPhases, TaskReport
-from penstock.host.task_measuring import TaskMeasuring
+from penstock.host.task_measuring import TaskMeasuring, of_base
 from penstock.metrics import SensorMetric, SensorReport
-from penstock.metrics.host_metrics import POLL, POLL_RECORDS, STATE_SIZE, Operation, operation_of, state_id
-from penstock.metrics.measurements import NOTHING, Measurement
+from penstock.metrics.host_metrics import BUFFER_BYTES, BUFFER_COUNT, POLL, POLL_RECORDS, Operation
+from penstock.metrics.measurements import NOTHING, Measurement, measured_once
 from penstock.plan.subtopology import SubtopologySpec
-from penstock.record import PartitionBatch
+from penstock.record import PartitionBatch, size_of
 from penstock.task.stream_task import TaskCommit
 
 
@@ -69,7 +69,7 @@ class EpochMeasuring:
         for each in self.fetched(inputs):
             took, records = (self._fetch - before) / 1_000_000, float(len(each.batch))
             for name, value in ((POLL, took), (POLL_RECORDS, records)):
-                self._measured[name] = self._measured.get(name, NOTHING).plus(Measurement(1, value, value, value))
+                self._measured[name] = self._measured.get(name, NOTHING).plus(measured_once(value))
             yield each
             before = self._fetch
 
@@ -81,10 +81,13 @@ class EpochMeasuring:
         self._sensors = commit.sensors
 
     def take_base(self, task: str, measured: Mapping[str, Measurement]) -> None:
-        """Take the measurements of the base of `task`, which is one database for all stores of the task."""
-        for name, measurement in measured.items():
-            operation = name if name == STATE_SIZE else operation_of(name, state_id("rocksdb"), task)
-            self._measured[operation] = measurement
+        """Take the measurements of the base of `task`."""
+        self._measured.update(of_base(task, measured))
+
+    def held(self, batches: Sequence[PartitionBatch]) -> None:
+        """Take what waits in the task for the next epoch."""
+        self._measured[BUFFER_COUNT] = measured_once(sum(len(each.batch) for each in batches))
+        self._measured[BUFFER_BYTES] = measured_once(sum(size_of(each.batch) for each in batches))
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Take what the clients of this process have reported since the last task that ran in it."""

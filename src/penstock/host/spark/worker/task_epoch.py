@@ -141,6 +141,7 @@ class TaskEpoch:
         self._awaited = tuple(sorted(task.awaited))
         self._held, self._look_again_ms = task.give_up_buffered()
         self._ahead = tuple(sorted(task.partitions_to_pause()))
+        self._measuring.held(self._held)
         self._processed -= sum(len(each.batch) for each in self._held)
         task.advance_wall_clock(control.planned_ms)
         task.emit_held_results()
