@@ -15,7 +15,7 @@ from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentFetcher,
     ConfluentTransactionalProducer,
-    transactional_producer,
+    transactions,
 )
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.transactions import group_metadata
@@ -240,7 +240,7 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
         clients.append(_StuckClient())
         return clients[-1]
 
-    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    monkeypatch.setattr(transactions, "initialized", initialized)
     config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
     producer = ConfluentTransactionalProducer(config, "id")
     try:
@@ -294,7 +294,7 @@ def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(m
     def initialized(connection: Connection, *_: object) -> _RefusingClient:
         return _RefusingClient(connection.settings["on_delivery"])
 
-    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    monkeypatch.setattr(transactions, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
@@ -342,7 +342,7 @@ def test_a_client_that_has_ended_is_replaced_and_its_reason_reported(
         clients.append(_EndedClient(code, reason))
         return clients[-1]
 
-    monkeypatch.setattr(transactional_producer, "initialized", initialized)
+    monkeypatch.setattr(transactions, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(error) as raised:

@@ -424,6 +424,16 @@ def test_records_that_no_broker_accepts_in_time_fail_with_a_retriable_error_and_
         assert made.read() == [b"a", b"b"]
 
 
+@pytest.mark.slow
+def test_a_transaction_of_an_epoch_gets_the_time_that_a_slow_broker_needs(unique_name: Callable[[str], str]) -> None:
+    settings = {"producer.transaction.timeout.ms": 1_000}
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
+        writer = made.writer()
+        broker.delay("Produce", 1_500, times=1_000)
+        assert writer.write(1, "q", made.output("a"))
+        assert made.read() == [b"a"]
+
+
 def test_a_record_that_no_broker_accepts_in_time_fails_without_transactions_too(
     unique_name: Callable[[str], str],
 ) -> None:

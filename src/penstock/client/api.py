@@ -307,6 +307,10 @@ class BatchProducer(Protocol):
         written to since the flush before. Raises as `send`."""
         ...
 
+    def lags(self) -> bool:
+        """Return whether brokers take records so slowly that those sent should be flushed before there are more."""
+        ...
+
     def close(self) -> None:
         """Release connections and threads, and drop what was not written; harmless when called again."""
         ...
@@ -322,6 +326,10 @@ class TransactionalProducer(Protocol):
         refused before. Raises what that raises, RefusedOutputError if brokers refuse records, ProducerFencedError and
         TaskMigratedError as `commit`, and KafkaError for a record that cannot be written; then the transaction is
         over."""
+        ...
+
+    def lags(self) -> bool:
+        """Return whether brokers take records so slowly that those sent should be committed before there are more."""
         ...
 
     def commit(

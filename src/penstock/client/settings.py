@@ -95,8 +95,9 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
 }
 """Keys of Kafka's Java clients that mean the same in librdkafka under another name."""
 
-_ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms"}
-"""Keys with a default above that librdkafka also takes under a second name: where the user gives that, it stands."""
+_ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms", "delivery.timeout.ms": "message.timeout.ms"}
+"""Keys with a default, here or of a client, that librdkafka also takes under a second name: where the user gives that,
+it stands."""
 
 _OF_CONSUMERS = frozenset(
     (

@@ -35,6 +35,9 @@ class _Producer:
         self._do("commit")
         return {}
 
+    def lags(self) -> bool:
+        return False
+
     def abort(self) -> None:
         self._do("abort")
 

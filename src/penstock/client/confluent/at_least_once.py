@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import GroupCommit, OnRefused
-from penstock.client.confluent.connection import Connection, drained
+from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.pace import PATIENT, drained_while_taken
 from penstock.client.confluent.refusals import (
     GAPLESS,
     ONE_BY_ONE,
@@ -124,7 +125,7 @@ class AtLeastOnceWriter:
         at_once: list[RefusedError] = []
         try:
             send_output(connection, producer, output, at_once.append, _is_unwritten)
-            remaining = drained(producer, connection.timeout)
+            remaining = drained_while_taken(connection, producer)
         except KafkaException as error:
             self._producer = None
             topics = dict.fromkeys(each.topic for each in output)
@@ -148,7 +149,7 @@ class AtLeastOnceWriter:
     def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
         if self._producer is None:
             forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else GAPLESS)}
-            connection = Connection(client_settings(self._config, PRODUCER, forced), self._timeout_ms)
+            connection = Connection(client_settings(self._config, PRODUCER, forced, PATIENT), self._timeout_ms)
             producer = connection.make(Producer if one_by_one else _GaplessProducer)
             connection.serve = producer.poll
             self._producer = connection, producer

@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.client.api import OnRefused
-from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
+from penstock.client.confluent.connection import Connection, nothing_to_serve
+from penstock.client.confluent.pace import LAG_SECONDS, PATIENT, Pace, drained_while_taken
 from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_refusal
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.failures import Right
@@ -28,12 +29,16 @@ class Deliveries:
         self._last: dict[tuple[str | None, int | None], int] = {}
         self._failed: tuple[Code, TopicPartition] | None = None
         self._refused: dict[tuple[str | None, int | None, bytes | None, bytes | None], Code] = {}
+        self.failures = 0
+        """How many records were not delivered."""
 
     def delivered(self, error: Code | None, message: Message) -> None:
         """Take the report of one record (a callback of librdkafka)."""
         if error is None:  # mostly, and for each record: as little as possible
             self._last[message.topic(), message.partition()] = message.offset() or 0
-        elif is_refusal(error):
+            return
+        self.failures += 1
+        if is_refusal(error):
             if len(self._refused) < MOST_REFUSED:
                 self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
         elif self._failed is None:
@@ -60,7 +65,7 @@ class Deliveries:
 
     def forget(self) -> None:
         """Forget everything."""
-        self._last, self._failed, self._refused = {}, None, {}
+        self._last, self._failed, self._refused, self.failures = {}, None, {}, 0
 
 
 class ConfluentBatchProducer:
@@ -73,11 +78,12 @@ class ConfluentBatchProducer:
         self._config = config
         self._timeout_ms = timeout_ms
         self._deliveries = Deliveries()
+        self._pace = Pace()
         self._connect()
 
     def _connect(self) -> None:
         reports = {"on_delivery": self._deliveries.delivered, "delivery.report.only.error": False}
-        forced, defaults = {**reports, **self._refusals.settings}, {**OF_KNOWN_TOPICS, "linger.ms": 1}
+        forced, defaults = {**reports, **self._refusals.settings}, {**PATIENT, **OF_KNOWN_TOPICS, "linger.ms": 1}
         settings = client_settings(self._config, PRODUCER, forced, defaults)
         self._connection = Connection(settings, self._timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
@@ -86,6 +92,7 @@ class ConfluentBatchProducer:
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
         """Take records to be written in the background; see `client.api.BatchProducer`."""
         client = self._open()
+        self._pace.give(sum(len(each.batch) for each in output), len(client))
         try:
             accepted = self._refusals.without_refused(output, on_refused)
             send_accepted(self._connection, client, accepted, on_refused)
@@ -94,10 +101,14 @@ class ConfluentBatchProducer:
             self._fail(error.args[0], TopicPartition(" ".join(dict.fromkeys(each.topic for each in output)), 0))
         self._raise_failed()
 
+    def lags(self) -> bool:
+        """Return whether brokers take records so slowly that those sent should be flushed before there are more."""
+        return self._pace.seconds_left(len(self._open())) > LAG_SECONDS
+
     def flush(self) -> dict[TopicPartition, int]:
         """Return the ends of the partitions when all records are written; see `client.api.BatchProducer`."""
         try:
-            remaining = drained(self._open(), self._connection.timeout)
+            remaining = drained_while_taken(self._connection, self._open())
         except KafkaException as error:
             self._raise_failed()
             self._connection.fail(error.args[0], "writing")

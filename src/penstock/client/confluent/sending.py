@@ -99,5 +99,5 @@ def _wait_for_room(connection: Connection, producer: Producer) -> None:
     deadline = time.monotonic() + connection.timeout
     while len(producer) >= waiting:
         producer.poll(0.05)
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= max(deadline, connection.throttled_until + connection.timeout):
             raise KafkaException(Code(Code._TIMED_OUT, "the brokers take no more records"))

@@ -19,11 +19,13 @@ from confluent_kafka import TopicPartition as Position
 from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
+from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.confluent.transactions import (
+    FENCED,
     group_metadata,
-    initialized,
+    initialized_within,
     returning,
     transactional_right,
     until,
@@ -32,7 +34,14 @@ from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import HURRIED, OF_KNOWN_TOPICS, PRODUCER, client_settings
 from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, ProducerFencedError, RetriableError, StreamsError, TaskMigratedError
+from penstock.errors import (
+    KafkaError,
+    ProducerFencedError,
+    RetriableError,
+    StreamsError,
+    TaskMigratedError,
+    counted,
+)
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
@@ -43,8 +52,6 @@ _ABORT_SECONDS = 5.0
 """How long a client may take to abort; a new one does it in less time than one that cannot reach a coordinator."""
 
 _TRANSACTION_TIMEOUT_MS = 10_000
-
-_FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
 
 _OVER = frozenset((Code._FATAL, Code._STATE))
 """Codes of calls to a client whose transaction has failed before, for a reason that they do not have."""
@@ -72,7 +79,8 @@ class ConfluentTransactionalProducer:
         }
         defaults = {**HURRIED, **OF_KNOWN_TOPICS, "linger.ms": 1, "transaction.timeout.ms": _TRANSACTION_TIMEOUT_MS}
         settings = client_settings(config, PRODUCER, forced, defaults)
-        self._transaction_timeout_ms = int(settings["transaction.timeout.ms"])
+        self._time = TransactionTimeout(int(settings["transaction.timeout.ms"]))
+        self._pace = Pace()
         self._connection = Connection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
@@ -86,6 +94,7 @@ class ConfluentTransactionalProducer:
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
         """Take records to be written in the transaction."""
         client = self._begun()
+        self._pace.give(sum(len(each.batch) for each in output), len(client))
         try:
             accepted = self._refusals.without_refused(output, on_refused)
             send_accepted(self._connection, client, accepted, on_refused)
@@ -97,20 +106,24 @@ class ConfluentTransactionalProducer:
             raise
         self._raise_failed()
 
+    def lags(self) -> bool:
+        """Return whether brokers take records so slowly that those sent should be committed before there are more."""
+        left = 0.0 if self._client is None else self._pace.seconds_left(len(self._client))
+        return left > min(LAG_SECONDS, self._time.seconds / 4)
+
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
     ) -> dict[TopicPartition, int]:
         """Commit the transaction with `offsets`."""
         client = self._begun()
-        # behind its own time-out, the transaction is over anyway
-        seconds = min(self._connection.timeout, self._transaction_timeout_ms / 1000)
+        seconds = max(self._time.seconds - self._age(), _LATE_SECONDS)  # behind its time-out, it is over anyway
         has_texts = any(each.metadata for each in offsets.values())
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
         if has_texts:  # one makes the group a part of the transaction; `_commit_texts` commits all
             positions = positions[:1]
         metadata = group_metadata(member)
         try:
-            remaining = drained(client, seconds, self._deliveries.has_failed)
+            remaining = drained(client, seconds, lambda: self._deliveries.has_failed() or self._is_hopeless(client))
             self._raise_failed()
             if remaining:
                 raise KafkaException(Code(Code._TIMED_OUT, "the brokers have not taken all records"))
@@ -124,7 +137,8 @@ class ConfluentTransactionalProducer:
         except KafkaException as error:
             self._fail(error.args[0], "")
         self._is_open = False
-        if self._refusals.written():
+        is_calm = self._time.committed(self._age())
+        if self._refusals.written() or is_calm:
             self._client = None
         return self._deliveries.take_ends()
 
@@ -163,13 +177,23 @@ class ConfluentTransactionalProducer:
             self._is_open = True
         return client
 
+    def _age(self) -> float:
+        """Return for how long (s) the transaction has been open."""
+        return time.monotonic() - self._began
+
+    def _is_hopeless(self, client: Producer) -> bool:
+        """Return whether brokers take records too slowly for all to be taken in time, as far as half of it shows."""
+        age, waiting = self._age(), len(client)
+        is_known = age > self._time.seconds / 2 and self._pace.taken(waiting) > 0
+        return is_known and self._pace.seconds_left(waiting) > 2 * (self._time.seconds - age)
+
     def _ready(self) -> Producer:
         if self._is_closed:
             raise KafkaError("The producer is closed.")
         if self._client is None:
             right = transactional_right(self._transactional_id)
             self._connection.settings = {**self._settings, **self._refusals.settings}
-            self._client = initialized(self._connection, self._transactional_id, right)
+            self._client = initialized_within(self._time, self._connection, self._transactional_id, right)
             self._connection.serve = self._client.poll
         return self._client
 
@@ -193,15 +217,9 @@ class ConfluentTransactionalProducer:
         reported = self._deliveries.take_failed()
         if reported is not None and (error.txn_requires_abort() or error.code() in _OVER):
             error, topic = reported[0], reported[1].topic
-        timed_out = self._is_open and (time.monotonic() - self._began) * 1000 >= self._transaction_timeout_ms
+        self._raise_slow(error)
         self._end()
-        if error.code() in _FENCED and timed_out:  # the code is that of a fenced producer
-            raise TaskMigratedError(
-                f"The broker has ended the transaction of {self._transactional_id}, which was open longer than "
-                f"transaction.timeout.ms={self._transaction_timeout_ms}: {error.str().rstrip('.')}. Its records are "
-                "processed again; set a larger transaction.timeout.ms if processing takes so long."
-            )
-        if error.code() in _FENCED:
+        if error.code() in FENCED:
             raise ProducerFencedError(
                 f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
@@ -220,10 +238,35 @@ class ConfluentTransactionalProducer:
             rights.insert(0, Right("WRITE", "topic", topic))
         self._connection.fail(error, f"writing as {self._transactional_id}", *rights)
 
+    def _raise_slow(self, error: Code) -> None:
+        """End the transaction and raise the error for it if there was too little time for it, and give the next one
+        more. Brokers that end it answer as if another producer had fenced this one."""
+        age = self._age()
+        waiting = self._deliveries.failures + (0 if self._client is None else len(self._client))
+        taken, before_ms = self._pace.taken(waiting), self._time.ms
+        is_throttled = self._connection.throttled_until >= self._began
+        is_ended = error.code() in FENCED and age >= self._time.seconds
+        if not self._is_open or not (is_ended or error.code() in TIMED_OUT):
+            return
+        is_longer = self._time.lengthen(age, waiting, taken)
+        self._end()
+        if is_longer:
+            self._client = None  # the next one has more time
+        if not (is_ended or (is_throttled and is_longer)):
+            return
+        left = f"brokers had not taken {counted(waiting, 'record')}"
+        quota = ", because this client is above its quota" if is_throttled else ""
+        raise TaskMigratedError(
+            f"The transaction of {self._transactional_id} was open longer than transaction.timeout.ms={before_ms}, or "
+            f"would be: {error.str().rstrip('.')}; {left}{quota}. Its records are processed again, with "
+            f"transaction.timeout.ms={self._time.ms}; set a larger one if processing takes so long, or if this happens "
+            "often."
+        )
+
     def _reason(self, error: Code) -> Code:
         """Return why the client cannot go on, if it cannot: after that each call fails, and says only that it does, and
         a poll raises the reason. A poll also brings the reports of records, which may tell more."""
-        if self._client is not None and error.code() not in _FENCED:
+        if self._client is not None and error.code() not in FENCED:
             try:
                 self._client.poll(_REPORT_SECONDS)
             except KafkaException as raised:

@@ -32,13 +32,8 @@ from confluent_kafka import TopicPartition as Position
 from penstock.background import in_background
 from penstock.client.api import GroupCommit, GroupIdentity, OnRefused
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.client.confluent.connection import (
-    RETRY_SECONDS,
-    Connection,
-    drained,
-    is_forbidden,
-    passing,
-)
+from penstock.client.confluent.connection import RETRY_SECONDS, Connection, is_forbidden, passing
+from penstock.client.confluent.pace import TIMED_OUT, Pace, TransactionTimeout, drained_while_taken
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
     ONE_BY_ONE,
@@ -53,6 +48,7 @@ from penstock.client.settings import CONSUMER, HURRIED, PRODUCER, client_setting
 from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets, has_members
 from penstock.config import StreamsConfig
 from penstock.errors import (
+    KafkaError,
     RetriableError,
     StreamsError,
     TaskCorruptedError,
@@ -70,6 +66,10 @@ _HURRIED_PRODUCERS = 6
 _COORDINATOR_TIMEOUT_MS = 10_000
 """How long a client may take to reach the coordinator of the group. librdkafka may not find one that has moved (its
 issue 5511); a new client finds it immediately."""
+
+_TIMEOUT = "transaction.timeout.ms"
+_TRANSACTION_TIMEOUT_MS = 60_000
+"""librdkafka's default of it."""
 
 _NO_TRANSACTIONS = frozenset(
     (
@@ -107,6 +107,10 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
             return str(code.str())
         connection.fail(code, f"checking transactions as {transactional_id}", transactional_right(transactional_id))
     return None
+
+
+FENCED = frozenset((Code._FENCED, Code.INVALID_PRODUCER_EPOCH, Code.PRODUCER_FENCED))
+"""Codes of calls to a producer that another one has fenced, or whose transaction brokers have ended."""
 
 
 class UnansweredError(KafkaException):
@@ -154,6 +158,9 @@ class TransactionalWriter:
         self._timeout_ms = timeout_ms
         self._reading = (Right("READ", "group", group), Right("READ", "topic", marker.topic))
         self._rights = (transactional_right(transactional_id), *self._reading)
+        self._time: TransactionTimeout | None = None
+        self._pace = Pace()
+        self._began = 0.0
         self._producer: tuple[Connection, Producer] | None = None
         self._reader: tuple[Connection, Consumer] | None = None
         self._offsets: TransactionOffsets | None = None
@@ -227,7 +234,7 @@ class TransactionalWriter:
                     waits_until = waits_until or time.monotonic() + longest
                     patience, is_early = min(2 * patience, longest), time.monotonic() < waits_until
                 # a refused record is no failure of the brokers, and has its own limit
-                failures += not reported and not is_early
+                failures += not reported and not is_early and not self._gets_longer(connection, producer, error.args[0])
                 failed = self._failure(error.args[0])
                 if is_forbidden(failed) or failures == _ATTEMPTS or refusals > MOST_REFUSED:
                     self._producer = None
@@ -244,6 +251,16 @@ class TransactionalWriter:
             self._producer = None
             refusals += len(refused)
             left = replaced(left, refused, on_refused)
+
+    def _gets_longer(self, connection: Connection, producer: Producer, error: Code) -> bool:
+        """Return whether brokers have taken records too slowly for the transaction, and the next one has more time:
+        that is no failure. They answer as if another producer had fenced this one where they have ended it."""
+        assert self._time is not None
+        age, waiting = time.monotonic() - self._began, len(producer) + len(self._reports)
+        taken = self._pace.taken(waiting)
+        is_ended = error.code() in FENCED and age >= self._time.seconds
+        is_longer = (is_ended or error.code() in TIMED_OUT) and self._time.lengthen(age, waiting, taken)
+        return is_longer and (taken > 0 or connection.throttled_until >= self._began)
 
     def fence(self) -> None:
         """Fence the previous writer, and end its open transaction; raises as `write`."""
@@ -298,8 +315,11 @@ class TransactionalWriter:
                 "on_delivery": self._reports.delivered,
                 **(ONE_BY_ONE if one_by_one else {}),
             }
-            connection = Connection(client_settings(self._config, PRODUCER, forced, HURRIED), self._timeout_ms)
-            self._producer = connection, initialized(connection, self._transactional_id, *self._rights)
+            settings = client_settings(self._config, PRODUCER, forced, HURRIED)
+            self._time = self._time or TransactionTimeout(int(settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
+            connection = Connection(settings, self._timeout_ms)
+            producer = initialized_within(self._time, connection, self._transactional_id, *self._rights)
+            self._producer = connection, producer
             if self._offsets is not None:
                 self._offsets.forget()
         return self._producer
@@ -375,7 +395,9 @@ class TransactionalWriter:
         patience: float,
     ) -> None:
         marker = Position(self._marker.topic, self._marker.partition, epoch, metadata)
+        self._began = time.monotonic()
         producer.begin_transaction()
+        self._pace.give(sum(len(each.batch) for each in output), 0)
         send_output(connection, producer, output)
         # The marker is part of the transaction: readers see output and marker together, or neither.
         self._send_offsets(connection, producer, [marker], self._reader_group(), patience)
@@ -383,13 +405,17 @@ class TransactionalWriter:
             self._commit_group(connection, producer, group_commit, patience)
         self._before_commit(epoch)
         self._wait_for_reports(connection, producer)
-        until(connection.timeout, lambda: producer.commit_transaction(connection.timeout))
+        assert self._time is not None
+        seconds = max(connection.timeout, self._time.seconds - (time.monotonic() - self._began))
+        until(seconds, lambda: producer.commit_transaction(seconds))
+        self._time.committed(time.monotonic() - self._began)
 
     def _send_offsets(
         self, connection: Connection, producer: Producer, offsets: list[Position], group: object, patience: float
     ) -> None:
         send = partial(producer.send_offsets_to_transaction, offsets, group, connection.timeout)
-        returning(patience, lambda: until(connection.timeout, send))
+        throttled = partial(_throttled_until, connection, producer)
+        returning(patience, lambda: until(connection.timeout, send), throttled)
 
     def _commit_group(
         self, connection: Connection, producer: Producer, group_commit: GroupCommit, patience: float
@@ -415,13 +441,28 @@ class TransactionalWriter:
 
     def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
         """Wait until the brokers have accepted every record or refused one."""
-        remaining = drained(producer, connection.timeout, lambda: len(self._reports) > 0)
+        remaining = drained_while_taken(connection, producer, lambda: len(self._reports) > 0)
         if remaining and not self._reports:
             raise KafkaException(Code(Code._MSG_TIMED_OUT, f"{remaining} records were not accepted"))
 
     def _reader_group(self) -> object:
         assert self._reader is not None
         return self._reader[1].consumer_group_metadata()
+
+
+def initialized_within(
+    timeout: TransactionTimeout, connection: Connection, transactional_id: str, *rights: Right
+) -> Producer:
+    """As `initialized`, of a producer whose transactions may take `timeout`, or less where brokers refuse so much."""
+    while True:
+        connection.settings = {**connection.settings, _TIMEOUT: timeout.ms}
+        try:
+            return initialized(connection, transactional_id, *rights)
+        except RetriableError:
+            raise
+        except KafkaError:
+            if not timeout.refused():
+                raise
 
 
 def initialized(connection: Connection, transactional_id: str, *rights: Right) -> Producer:
@@ -481,15 +522,27 @@ def until(seconds: float, step: Callable[[], object]) -> None:
             time.sleep(RETRY_SECONDS)
 
 
-def returning(seconds: float, step: Callable[[], object]) -> None:
+def returning(seconds: float, step: Callable[[], object], throttled_until: Callable[[], float] = lambda: 0.0) -> None:
     """Run a step that may not return in spite of its timeout: librdkafka waits for a group coordinator that went away.
-    Raises UnansweredError after `seconds`, and abandons the waiting thread with its producer."""
-    try:
-        in_background("penstock-transaction", step).result(seconds)
-    except TimeoutError as error:
-        raise UnansweredError(
-            Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
-        ) from error
+    Raises UnansweredError after `seconds`, and abandons the waiting thread with its producer. throttled_until: returns
+    until when (s, monotonic) brokers make the client wait, a time that does not count."""
+    deadline = time.monotonic() + seconds
+    future = in_background("penstock-transaction", step)
+    while True:
+        try:
+            future.result(max(deadline - time.monotonic(), 0))
+            return
+        except TimeoutError as error:
+            deadline = throttled_until() + seconds
+            if time.monotonic() >= deadline:
+                raise UnansweredError(
+                    Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
+                ) from error
+
+
+def _throttled_until(connection: Connection, producer: Producer) -> float:
+    producer.poll(0)
+    return connection.throttled_until
 
 
 def _committed_by(reader: Consumer, asked: Position, seconds: float) -> Position:

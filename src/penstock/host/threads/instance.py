@@ -264,10 +264,10 @@ class Instance:
                 self._failed(error, None)
             case v.Decided(response):
                 self._decided(response, now)
-            case v.PauseRequested():
-                self._paused = True
-            case v.ResumeRequested():
-                self._paused = False
+            case v.PauseRequested() | v.ResumeRequested():
+                self._paused = isinstance(event, v.PauseRequested)
+            case v.OutputLags():
+                self._commit_requested = True
             case v.CloseRequested():
                 self._closing = event
             case v.Tick():

@@ -56,6 +56,7 @@ class AtLeastOnceOutput:
                     return None
                 case v.Send(output, task):
                     self._producer.send(output, self._refused_by(task))
+                    return v.OutputLags() if self._producer.lags() else None
                 case v.Flush():
                     return v.Written(self._producer.flush())
                 case v.CommitTransaction():
@@ -103,6 +104,7 @@ class ExactlyOnceOutput:
                 case v.Send(output, task):
                     self._take_member()
                     self._producer.send(output, self._refused_by(task))
+                    return v.OutputLags() if self._producer.lags() else None
                 case v.CommitTransaction(offsets):
                     return v.TransactionCommitted(self._producer.commit(offsets, self._committing_member()))
                 case v.Flush():

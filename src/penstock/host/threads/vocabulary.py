@@ -198,6 +198,11 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class OutputLags:
+    """Brokers take output so slowly that a commit should come before there is more."""
+
+
+@dataclass(frozen=True)
 class Written:
     """Brokers have everything that was sent; ends: behind the last record of each partition that was written to."""
 
@@ -303,6 +308,7 @@ Event = (
     | UnreadFound
     | Ran
     | Prepared
+    | OutputLags
     | Written
     | OffsetsCommitted
     | TransactionCommitted

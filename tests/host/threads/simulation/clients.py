@@ -234,6 +234,9 @@ class SimulatedTransactionalProducer:
         if self._failed is not None:
             self._fail()
 
+    def lags(self) -> bool:
+        return self._requests.world.chance(0.1)
+
     def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity
     ) -> dict[TopicPartition, int]:
@@ -317,6 +320,9 @@ class SimulatedBatchProducer:
         self._waiting.extend(output)
         if self._requests.world.chance(0.5):
             self._write()
+
+    def lags(self) -> bool:
+        return self._requests.world.chance(0.1)
 
     def flush(self) -> dict[TopicPartition, int]:
         self._requests.ask(self._write)
