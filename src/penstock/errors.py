@@ -370,6 +370,15 @@ class OffsetOutOfRangeError(KafkaError):
     partition: TopicPartition | None = None
 
 
+class LogTruncationError(OffsetOutOfRangeError):
+    """Brokers have lost records that were processed (Kafka class: LogTruncationException).
+
+    What to do: Find out why the brokers lost records that they had acknowledged (`unclean.leader.election.enable`,
+    `min.insync.replicas`, a disk). With another `auto.offset.reset` than `none`, reading continues at the first record
+    that took the place of a lost one; after `penstock reset`, all that is left is processed again.
+    """
+
+
 def counted(count: int, noun: str) -> str:
     """Return `count` with `noun`, in the plural except for one: `1 record`, `2,000 records`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -49,8 +49,12 @@ INSTANCE: Final = "instance"
 LOST_DIRECTORY: Final = "lost directory"
 """An instance is killed, and started again without its state directory."""
 
-OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER)
-"""What is done to the instances of a group: to one of them, but for the broker."""
+CHANGELOG: Final = "changelog"
+"""All instances are closed and a changelog is deleted: one that starts ends with an error that names it, and the state
+of all instances writes it again."""
+
+OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER, CHANGELOG)
+"""What is done to the instances of a group: to one of them, but for the broker and a changelog."""
 
 
 def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:

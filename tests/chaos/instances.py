@@ -14,9 +14,11 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-from penstock.errors import RetriableError
+from penstock.errors import RetriableError, StreamsError
+from penstock.host.threads.recovering import recover_from_state
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
@@ -161,6 +163,9 @@ class GroupChaos:
                 time.sleep(_STOPPED_SECONDS)  # the deed itself
                 victim.signal(signal.SIGCONT)
                 return
+            case deeds.CHANGELOG:
+                self._lose_changelog(victim)
+                return
             case deeds.CLOSE:
                 self._close(victim)
             case _:
@@ -168,6 +173,23 @@ class GroupChaos:
         if deed == deeds.LOST_DIRECTORY:
             shutil.rmtree(victim.state, ignore_errors=True)
         victim.start(self._config)
+
+    def _lose_changelog(self, victim: Instance) -> None:
+        self.close()
+        stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"
+        changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
+        self._runner.admin.delete_topics([changelog])
+        victim.start(self._config)
+        assert until(victim.has_ended, STANDSTILL_SECONDS), self._story(f"{changelog} is not missed")
+        error = victim.log.read_text(errors="replace").rpartition("MissingInternalTopicError")[2]
+        assert changelog in error, self._story(f"{changelog} is not named")
+        topology = program.topology(self.name, 1, PARTITIONS)
+        settings = {name: value for name, value in self._config.items() if name not in ("prefix", "letters")}
+        for instance in self.instances:
+            with suppress(StreamsError):  # others had its tasks last; if nobody has the state, no instance starts
+                recover_from_state(topology, {**settings, "state.dir": str(instance.state)})
+        for instance in self.instances:
+            instance.start(self._config)
 
     def stores(self) -> list[tuple[str, str, object, int]]:
         """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have

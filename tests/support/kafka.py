@@ -226,7 +226,7 @@ class RealKafka:
                 "advertised.listeners": listener,
                 "controller.listener.names": "CONTROLLER",
                 "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT{protocols}",
-                "log.dirs": str(self._directory / f"data-{number}"),
+                "log.dirs": str(self.data(number)),
                 "offsets.topic.replication.factor": str(count),
                 "offsets.topic.num.partitions": "4",
                 "transaction.state.log.num.partitions": "4",
@@ -296,6 +296,14 @@ class RealKafka:
                 found = len(admin.list_topics(timeout=2).brokers)
             except KafkaException:
                 found = 0
+
+    def data(self, number: int) -> Path:
+        """Return the directory with the logs of a broker.
+
+        Args:
+            number: which, from 1.
+        """
+        return self._directory / f"data-{number}"
 
     def kill(self, number: int) -> None:
         """End a broker with SIGKILL.

@@ -51,10 +51,19 @@ class TopicDescription:
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset and the text beside it (Kafka class: OffsetAndMetadata)."""
+    """A committed offset and the text beside it (Kafka class: OffsetAndMetadata). leader_epoch: of the leader that has
+    written the record before it, -1 if that is not known."""
 
     offset: int
     metadata: str = ""
+    leader_epoch: int = -1
+
+
+class EpochPosition(NamedTuple):
+    """A position in a partition, and the epoch of the leader that has written the record before it."""
+
+    offset: int
+    leader_epoch: int
 
 
 class GroupMember(NamedTuple):
@@ -147,6 +156,11 @@ class Admin(Protocol):
         without such a record are left out."""
         ...
 
+    def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
+        """Return which positions are above what is left of the log that they belong to, though it may have grown since
+        (KIP-320), each with the end of what is left and its epoch; both -1 if brokers do not know it."""
+        ...
+
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -225,6 +239,11 @@ class Consumer(Protocol):
     def reached_ends(self) -> dict[TopicPartition, int]:
         """Return up to where partitions have been read since the last call of this method, if it was to their end:
         behind the last record there may be offsets without one."""
+        ...
+
+    def leader_epochs(self) -> Mapping[TopicPartition, int]:
+        """Return under which epoch of its leader the last record of each partition was written that has arrived, where
+        brokers tell it."""
         ...
 
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:

@@ -385,8 +385,9 @@ class KStream(StreamJoins[K, V]):
         The topology writes them to the topic `<application.id>-<name>-sink`, a query of Spark reads that and calls
         `function(data_frame, epoch)` in the program, as `foreachBatch` does: a batch that runs again after a failure
         has the same number and the same rows, so a function that replaces what it wrote under that number writes
-        exactly once. Columns are those of Spark's own source for Kafka: `key` and `value` (binary), `topic`,
-        `partition`, `offset`, `timestamp`, `timestampType` and `headers`.
+        exactly once. Numbers increase, also over a reset; the first is a time in ms. Columns are those of Spark's own
+        source for Kafka: `key` and `value` (binary), `topic`, `partition`, `offset`, `timestamp`, `timestampType` and
+        `headers`.
 
         Args:
             function: takes a DataFrame and its number.

@@ -3,14 +3,17 @@ reset of its source (Kafka: StreamThread.resetOffsets)."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
-from penstock.client.api import Admin
+from penstock.client.api import Admin, EpochPosition, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.config.offset_reset import LATEST, NONE, duration_of
-from penstock.errors import StreamsError
+from penstock.errors import LogTruncationError, StreamsError
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import TopicPartition
+
+_log = logging.getLogger(__name__)
 
 
 def offset_resets(topology: BuiltTopology, config: StreamsConfig) -> dict[str, str]:
@@ -65,3 +68,41 @@ def reset_offsets(
         found = admin.offsets_for_time(partitions, now_ms - duration)
         offsets.update({tp: found.get(tp, ends[tp]) for tp in partitions})
     return offsets
+
+
+def after_truncation(
+    admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata], resets: Mapping[str, str]
+) -> dict[TopicPartition, int | None]:
+    """Return where to go on with partitions whose log was truncated below the committed offset, although it may have
+    grown beyond it again: with the first record that took the place of one that was processed and lost, as in Kafka;
+    None if brokers do not know which that is, so that the reset of the source decides.
+
+    Args:
+        admin: a client of the brokers.
+        committed: offsets, with the epochs of the leaders that have written the records before them.
+        resets: of each source topic.
+
+    Raises:
+        LogTruncationError: the reset of a source is `none`.
+    """
+    positions = {p: EpochPosition(each.offset, each.leader_epoch) for p, each in committed.items()}
+    known = {p: each for p, each in positions.items() if each.leader_epoch >= 0}
+    result: dict[TopicPartition, int | None] = {}
+    for partition, left in sorted((admin.truncated(known) if known else {}).items()):
+        at = known[partition]
+        end = "an unknown offset" if left.offset < 0 else f"offset {left.offset} (epoch {left.leader_epoch})"
+        text = (
+            f"The log of topic {partition.topic}, partition {partition.partition}, was truncated: records up to "
+            f"offset {at.offset} of leader epoch {at.leader_epoch} were processed, and what is left ends at {end}. The "
+            "brokers have lost records that they had acknowledged, such as by the election of an unclean leader, and "
+            "others may have taken their offsets."
+        )
+        if resets.get(partition.topic) == NONE:
+            raise LogTruncationError(
+                f"{text} The offset reset of the source is none. To go on at the first other record, give the source "
+                "another reset for one start; to process what is left from the beginning, use penstock reset FILE."
+            )
+        result[partition] = None if left.offset < 0 else left.offset
+        goes_on = "where the offset reset of the source says" if left.offset < 0 else f"at offset {left.offset}"
+        _log.warning("%s What was made of the lost ones stays; reading continues %s.", text, goes_on)
+    return result

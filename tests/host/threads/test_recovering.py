@@ -90,7 +90,9 @@ def test_without_a_repartition_topic_the_topics_are_accepted_or_all_starts_over(
 
 
 @pytest.mark.parametrize("suffix", ["changelog", "repartition"])
-def test_an_application_whose_topic_is_deleted_while_it_runs_ends_with_its_name(words: WordCount, suffix: str) -> None:
+def test_an_application_whose_topic_is_deleted_while_it_runs_ends_with_its_name_and_leads_on(
+    words: WordCount, suffix: str
+) -> None:
     words.settings |= {"processing.guarantee": "exactly_once_v2", "metadata.max.age.ms": 100}
     host, listening = words.host(until_end=False), Listening()
     host.start(listening)
@@ -98,8 +100,13 @@ def test_an_application_whose_topic_is_deleted_while_it_runs_ends_with_its_name(
         words.write("a b", "a c")
         assert until(lambda: words.counts() == {"a": 2, "b": 1, "c": 1})
         topic = lose(words, suffix)
+        words.write("a", "a")
         assert listening.ended.wait(SECONDS)
         assert isinstance(listening.error, MissingInternalTopicError)
         assert topic in str(listening.error)
     finally:
         assert host.close(60_000)
+    way_out = recover_from_state if suffix == "changelog" else accept_topics
+    way_out(words.topology(), words.config())
+    words.run_to_end(words.host())
+    assert words.counts() == {"a": 4, "b": 1, "c": 1}

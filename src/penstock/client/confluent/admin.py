@@ -36,6 +36,7 @@ from confluent_kafka.admin import NewTopic as AdminNewTopic
 
 from penstock.background import in_background
 from penstock.client.api import (
+    EpochPosition,
     GroupDescription,
     GroupMember,
     NewTopic,
@@ -48,6 +49,7 @@ from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.groups import describe_streams_group
+from penstock.client.sockets.leader_epochs import truncated
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, KafkaError, UnknownTopicOrPartitionError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
@@ -261,6 +263,14 @@ class ConfluentAdmin:
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
+        """Return which positions are above what is left of the log that they belong to; see `client.api`."""
+        try:
+            with Cluster(self._config, self._connection.timeout_ms) as cluster:
+                return truncated(cluster, positions)
+        except ConfigError:  # these settings do not suit the connections that ask for it
+            return {}
 
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True

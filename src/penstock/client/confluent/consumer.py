@@ -47,6 +47,7 @@ class ConfluentConsumer:
         self._client: Consumer | None = self._connection.make(Consumer)
         self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
+        self._epochs: dict[TopicPartition, int] = {}
         self._pending: deque[Message] = deque()
         """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
 
@@ -73,6 +74,7 @@ class ConfluentConsumer:
         self._pending = deque(each for each in self._pending if _partition_of(each) not in partitions)
         for partition in partitions:
             self._reached.pop(partition, None)  # it may be read again from an earlier position
+            self._epochs.pop(partition, None)
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
         """Return no more records of these partitions until `resume`, but for those that have arrived already."""
@@ -97,6 +99,10 @@ class ConfluentConsumer:
         reached, self._reached = self._reached, {}
         return reached
 
+    def leader_epochs(self) -> Mapping[TopicPartition, int]:
+        """Return under which epoch of its leader the last record of each partition was written that has arrived."""
+        return self._epochs
+
     def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
         """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them. An error amid
         records is raised by the next call, and what came after it is returned by the one behind that."""
@@ -110,7 +116,7 @@ class ConfluentConsumer:
             pending.clear()
             self._reached.update((_partition_of(event), _offset(event)) for event in events)
             together = [(TopicPartition(*place), list(run)) for place, run in groupby(records, _place_of)]
-            return [(partition, _batch(run)) for partition, run in together]
+            return self._batches(together)
         runs: list[tuple[TopicPartition, list[Message]]] = []
         while pending:
             message = pending[0]
@@ -133,6 +139,13 @@ class ConfluentConsumer:
             if not runs or runs[-1][0] != partition:
                 runs.append((partition, []))
             runs[-1][1].append(message)
+        return self._batches(runs)
+
+    def _batches(self, runs: list[tuple[TopicPartition, list[Message]]]) -> list[tuple[TopicPartition, RecordBatch]]:
+        for partition, run in runs:
+            epoch = run[-1].leader_epoch()
+            if epoch is not None and epoch >= 0:
+                self._epochs[partition] = epoch
         return [(partition, _batch(run)) for partition, run in runs]
 
     def close(self) -> None:

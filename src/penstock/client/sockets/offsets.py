@@ -66,7 +66,7 @@ def committed_offsets(
 
     return {
         TopicPartition(topic["name"], one["partition_index"]): OffsetAndMetadata(
-            one["committed_offset"], (one["metadata"] or "").removesuffix("\0")
+            one["committed_offset"], (one["metadata"] or "").removesuffix("\0"), one["committed_leader_epoch"]
         )
         for topic in cluster.repeat(ask)["topics"]
         for one in topic["partitions"]
@@ -113,10 +113,11 @@ def has_members(group: str) -> TaskMigratedError:
 def offset_topics(offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Sequence[Message]:
     """Return `offsets` by topic, as requests that commit them have them."""
     topics: dict[str, list[Message]] = {}
-    for partition, (offset, metadata) in offsets.items():
+    for partition, (offset, metadata, leader_epoch) in offsets.items():
         one = {
             "partition_index": partition.partition,
             "committed_offset": offset,
+            "committed_leader_epoch": leader_epoch,
             "committed_metadata": metadata,
         }
         topics.setdefault(partition.topic, []).append(one)

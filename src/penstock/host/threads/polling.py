@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import logging
 import queue
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from penstock.client.api import Consumer
+from penstock.client.api import Consumer, OffsetAndMetadata
 from penstock.clock import Clocks
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
@@ -323,14 +324,17 @@ class Polling:
                 self._workers.restore(action)
             case v.Purge() | v.ResetPosition() | v.FindUnread():
                 self._workers.restore(action)
-            case v.Flush() | v.CommitTransaction():
+            case v.CommitTransaction(offsets):
+                crash_point("commit.prepared", self._figures.commit.number)
+                self._produce(v.CommitTransaction(self._with_epochs(offsets)))
+            case v.Flush():
                 crash_point("commit.prepared", self._figures.commit.number)
                 self._produce(action)
             case v.Send() | v.Abort():
                 self._produce(action)
             case v.CommitOffsets(offsets):
                 self._out.add(None)
-                self._membership.commit(offsets)
+                self._membership.commit(self._with_epochs(offsets))
             case v.Ask(error):
                 self.post(self._application.ask(error))
             case v.TellRetry(error, None):
@@ -356,6 +360,14 @@ class Polling:
                 self._ended = action
             case v.Follow() | v.Unfollow() | v.PauseReading() | v.ResumeReading():
                 self._read(action)
+
+    def _with_epochs(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return `offsets` with the epochs of the leaders that have written what is before them. A later one, of a
+        record that has arrived and is not processed, finds the same truncations."""
+        epochs = self._consumer.leader_epochs()
+        return {p: each._replace(leader_epoch=epochs.get(p, each.leader_epoch)) for p, each in offsets.items()}
 
     def _produce(self, action: OutputAction) -> None:
         if isinstance(action, v.Send):

@@ -192,11 +192,11 @@ class _Application:
         for task in tasks:
             known = self._offsets(task)
             entries = topic_entries(ids, recorded_topics(used_topics(self._layout, task) & topics, known))
-            for partition, (offset, text) in known.items():
-                metadata = PartitionMetadata.decode(text)
+            for partition, each in known.items():
+                metadata = PartitionMetadata.decode(each.metadata)
                 if metadata.processor_metadata:
                     changed = metadata._replace(processor_metadata={**metadata.processor_metadata, **entries})
-                    offsets[partition] = OffsetAndMetadata(offset, changed.encode())
+                    offsets[partition] = each._replace(metadata=changed.encode())
         self._admin.commit_offsets(self.name, offsets)
 
 

@@ -14,7 +14,7 @@ from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
 from penstock.host.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
-from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.offset_resets import after_truncation, offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
 from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
 from penstock.host.threads.unread import unread
@@ -159,7 +159,10 @@ class StateOpener:
         without a position, or whose records there are gone, by its offset reset."""
         asked = list(partitions)
         begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)
-        known = {p: each.offset for p, each in committed.items() if begins[p] <= each.offset}
+        found = {p: each.offset for p, each in committed.items()} | after_truncation(
+            self._admin, committed, self._resets
+        )
+        known = {p: offset for p, offset in found.items() if offset is not None and begins[p] <= offset}
         resets = {partition: self._resets[partition.topic] for partition in asked if partition not in known}
         resets.update({p: "earliest" for p in resets if p.topic in self._layout.topology.repartition_topics})
         return {**known, **reset_offsets(self._admin, resets, ends, self._clock.milliseconds())}

@@ -290,7 +290,7 @@ class _Inspection:
         return Input(partition, found.offset, end, PartitionMetadata.decode(found.metadata).partition_time)
 
     def _out_of_range(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Iterator[str]:
-        for partition, (offset, _) in sorted(self._committed.items()):
+        for partition, (offset, *_) in sorted(self._committed.items()):
             if not begins[partition] <= offset <= ends[partition]:
                 yield (
                     f"The group {self._group} has committed offset {offset} of {partition}, which has the offsets "

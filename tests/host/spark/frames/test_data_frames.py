@@ -15,13 +15,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
+from penstock.clock import MockClock
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.files import Files as CheckpointFiles
 from penstock.host.spark.frames import data_frames
+from penstock.host.spark.frames.batch_numbers import first_number, numbered_from
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.host.spark.protocol.failures import QueryFailedError
 from penstock.plan.partitioning import murmur2
-from penstock.spark import TopicDataSource
+from penstock.spark import TopicDataSource, reset
 from penstock.testing import TopologyTestDriver
 from tests.host.spark.forged import failure_that_makes
 from tests.host.spark.support import SparkRunner
@@ -31,7 +33,7 @@ from tests.support.brokers import EMBEDDED_ONLY
 pytestmark = pytest.mark.xdist_group("spark")
 
 TEXT = Serdes.string()
-COUNTS = "word string, count int, epoch int"
+COUNTS = "word string, count int, epoch bigint"
 
 
 def write_words(spark: SparkSession, directory: Path, words: list[str]) -> None:
@@ -150,6 +152,43 @@ def test_every_attempt_of_a_batch_is_spread_over_as_many_partitions(tmp_path: Pa
     again = partitions_now(5)
     assert [again.of(1), again.of(1), again.of(2)] == [2, 2, 5]
     assert partitions_now(7).of(2) == 5
+
+
+@pytest.mark.parametrize("scheme", ["file", "fsspec+memory"])
+def test_the_numbers_of_batches_do_not_go_back_when_the_checkpoint_is_lost(tmp_path: Path, scheme: str) -> None:
+    files, seen = CheckpointFiles(f"{scheme}://{tmp_path}"), list[int]()
+    for now in (5_000, 6_000):
+        number = numbered_from(first_number(files, "t", MockClock(now)), lambda _, number: seen.append(number))
+        number(None, 0), number(None, 1)
+    files.clear()
+    numbered_from(first_number(files, "t", MockClock(7_000)), lambda _, number: seen.append(number))(None, 0)
+    assert seen == [5_000, 5_001, 5_000, 5_001, 7_000]
+    files.write("earlier/offsets/0", b"a batch of an earlier version")
+    assert [first_number(files, "earlier", MockClock(now)) for now in (8_000, 9_000)] == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@EMBEDDED_ONLY
+def test_a_table_that_skips_numbers_it_has_seen_gets_all_rows_after_a_reset(
+    spark_runner: SparkRunner, application: str, tmp_path: Path
+) -> None:
+    """As a table of Delta does with txnAppId and txnVersion."""
+    files, config = Files(spark_runner.session, tmp_path), spark_runner.config(application)
+    frame = files.spark.readStream.schema("key string, value string").parquet(str(files.words))
+    rows, last = list[str](), -1
+
+    def store(counts: DataFrame, epoch: int) -> None:
+        nonlocal last
+        if epoch > last:
+            last = epoch
+            rows.extend(str(row.key) for row in counts.selectExpr("CAST(key AS STRING) AS key").collect())
+
+    write_words(files.spark, files.words, ["a", "b"])
+    for _ in range(2):
+        spark_runner.run(word_count(frame, store), config)
+        reset(word_count(frame, store), config)
+    assert Counter(rows) == {"a": 2, "b": 2}
 
 
 @pytest.mark.spark

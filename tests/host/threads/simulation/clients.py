@@ -167,6 +167,9 @@ class SimulatedConsumer:
         for partition in partitions:
             del self.positions[partition]
 
+    def leader_epochs(self) -> Mapping[TopicPartition, int]:
+        return {}
+
     def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return how far partitions can be read."""
         return {each: self._broker.logs[each].end for each in partitions if each in self.positions}

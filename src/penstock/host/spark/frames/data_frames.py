@@ -38,6 +38,7 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
+from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.files import Files
@@ -46,6 +47,7 @@ from penstock.host.spark.checkpoints.documents import parsed, unsealed
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
 from penstock.host.spark.checkpoints.markers import move_markers
 from penstock.host.spark.frames import topic_source
+from penstock.host.spark.frames.batch_numbers import first_number, numbered_from
 from penstock.host.spark.protocol.application_description import FAILURE_KEY_BYTES
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure, failure_of_exception
 from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
@@ -100,12 +102,14 @@ class BatchPartitions:
 class DataFrameQueries:
     """Starts, watches and stops the queries of one application; where it has none, nothing happens."""
 
-    def __init__(self, built: BuiltTopology, config: StreamsConfig, files: Files) -> None:
-        """Take what is to run. files: the directory below which the checkpoints of the queries stand."""
+    def __init__(self, built: BuiltTopology, config: StreamsConfig, files: Files, clock: Clock | None = None) -> None:
+        """Take what is to run. files: the directory below which the checkpoints of the queries stand. clock: None for
+        that of the machine."""
         self._sources = built.data_frame_sources
         self._sinks = built.data_frame_sinks
         self._config = config
         self._files = files
+        self._clock = clock or SystemClock()
         self._running: dict[str, StreamingQuery] = {}
         self._failure_key = secrets.token_bytes(FAILURE_KEY_BYTES)
 
@@ -156,13 +160,17 @@ class DataFrameQueries:
         """Start the queries that hand records to functions; those that run are left alone."""
         for topic, sink in self._sinks.items():
             if not self._runs(topic):
-                self._start(topic, self._read(spark, topic), sink.function, to_end=False)
+                self._start_sink(spark, topic, sink, to_end=False)
 
     def run_sinks_to_end(self, spark: SparkSession) -> None:
         """Pass the present records to their functions; raises StreamsError if one fails."""
         for topic, sink in self._sinks.items():
-            self._start(topic, self._read(spark, topic), sink.function, to_end=True)
+            self._start_sink(spark, topic, sink, to_end=True)
         self._wait(self._sinks)
+
+    def _start_sink(self, spark: SparkSession, topic: str, sink: DataFrameSink, to_end: bool) -> None:
+        function = numbered_from(first_number(self._files, topic, self._clock), sink.function)
+        self._start(topic, self._read(spark, topic), function, to_end)
 
     def create_topics(self, admin: Admin, parallelism: int) -> Mapping[str, int]:
         """Make the topics that are missing, and partitions that those of markers lack; return the partitions of all

@@ -1,0 +1,67 @@
+"""Finds out whether a log was truncated below a position, although it has grown beyond it again (KIP-320): each leader
+of a partition writes its records under an epoch of its own, and brokers know where the records of an epoch end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from penstock.client.api import EpochPosition
+from penstock.client.failures import Right
+from penstock.client.sockets.cluster import Cluster, Node
+from penstock.client.sockets.connection import Api
+from penstock.errors import UnsupportedVersionError
+from penstock.record import TopicPartition
+from penstock.wire.codec import Message
+
+OFFSET_FOR_LEADER_EPOCH: Final = Api("OffsetForLeaderEpoch", 23, 3, 4)
+
+_CONSUMER: Final = -1
+_UNKNOWN: Final = -1
+_DOING: Final = "asking where the records of a leader end"
+
+
+def truncated(
+    cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
+) -> dict[TopicPartition, EpochPosition]:
+    """Return which of the positions are above what is left of the log that they belong to, each with the end of that
+    and its epoch; both -1 if the brokers do not know it. Brokers before Kafka 2.3 tell nothing.
+
+    Raises:
+        KafkaError: the brokers do not answer, or do not allow it.
+    """
+    return cluster.repeat(lambda: _truncated(cluster, positions)) if positions else {}
+
+
+def _truncated(
+    cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
+) -> dict[TopicPartition, EpochPosition]:
+    by_leader: dict[Node, dict[str, list[Message]]] = {}
+    for topic in sorted({partition.topic for partition in positions}):
+        known = cluster.partitions(_DOING, topic)
+        nodes = cluster.nodes(_DOING)
+        for partition, position in sorted(positions.items()):
+            if partition.topic != topic:
+                continue
+            found = known.get(partition, {"error_code": ErrorCode.unknown_topic_or_partition, "leader_id": _UNKNOWN})
+            if (leader := nodes.get(found["leader_id"])) is None:
+                cluster.check({"error_code": found["error_code"] or ErrorCode.leader_not_available}, _DOING)
+                continue
+            wanted = {"partition": partition.partition, "leader_epoch": position.leader_epoch}
+            by_leader.setdefault(leader, {}).setdefault(topic, []).append(wanted)
+    result = {}
+    for leader, topics in by_leader.items():
+        asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        try:
+            answer = cluster.ask(leader, OFFSET_FOR_LEADER_EPOCH, {"replica_id": _CONSUMER, "topics": asked}, _DOING)
+        except UnsupportedVersionError:
+            continue
+        for topic in answer["topics"]:
+            for one in topic["partitions"]:
+                cluster.check(one, _DOING, Right("DESCRIBE", "topic", topic["topic"]))
+                partition = TopicPartition(topic["topic"], one["partition"])
+                if one["end_offset"] < positions[partition].offset:
+                    result[partition] = EpochPosition(one["end_offset"], one["leader_epoch"])
+    return result
