@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
+from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
@@ -206,9 +206,10 @@ class ConfluentTransactionalProducer:
                 f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
         if error.code() in COUNTED_OUT:
-            raise TaskMigratedError(
+            raise CommitRefusedError(
                 f"The group has removed the member that commits as {self._transactional_id}: "
-                f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again."
+                f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again.",
+                error.code(),
             )
         if error.code() not in FORBIDDEN and (error.fatal() or error.code() in _OVER):
             raise RetriableError(

@@ -14,6 +14,7 @@ from penstock.errors import KafkaError, StreamsError
 from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
 from penstock.host.threads.membership import TaskPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
@@ -73,7 +74,7 @@ class ClassicProtocol:
         given = str(settings.get("group.instance.id", ""))
         self.instance = f"{given}-{_THREAD}" if given else ""
         timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
-        self.member = m.Member(self._rules, timing, self.instance)
+        self.member = ClassicMember(self._rules, timing, self.instance)
 
     def request(self, step: m.Step) -> Request | None:
         """Return what `step` sends to the coordinator, None for nothing."""
