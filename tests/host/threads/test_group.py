@@ -17,7 +17,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.errors import KafkaError, TaskMigratedError
+from penstock.errors import ConfigError, KafkaError, TaskMigratedError
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
@@ -404,6 +404,11 @@ def test_a_refused_commit_of_a_transaction_ends_a_membership_whose_join_got_no_a
         assert isinstance(instance.next(), v.MembershipLost)
         instance.give_up(TASKS)
         assert instance.assigned() == TASKS
+
+
+def test_heartbeats_come_before_the_session_ends(group: Group) -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms=60000: expected less than session"):
+        group.instance(**{"heartbeat.interval.ms": 60_000})
 
 
 def test_members_of_one_process_id_see_each_other(group: Group) -> None:

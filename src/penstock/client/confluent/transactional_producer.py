@@ -76,7 +76,8 @@ class ConfluentTransactionalProducer:
         self._connection = Connection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
-        self._offsets = TransactionOffsets(config, transactional_id, timeout_ms)
+        # An answer that is lost is not waited for longer than the transaction lasts.
+        self._offsets = TransactionOffsets(config, transactional_id, min(timeout_ms, self._transaction_timeout_ms))
         self._is_open = False
         self._began = 0.0
         self._client: Producer | None = None
