@@ -49,7 +49,13 @@ INSTANCE: Final = "instance"
 LOST_DIRECTORY: Final = "lost directory"
 """An instance is killed, and started again without its state directory."""
 
-OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER)
+LOST_ANSWERS: Final = "lost answers"
+"""What the coordinator of the group answers an instance is lost for a while, while all connections stay open."""
+
+LEADER: Final = "leader"
+"""The instance that leads a rebalance is killed between two of its steps."""
+
+OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER, LOST_ANSWERS, LEADER)
 """What is done to the instances of a group: to one of them, but for the broker."""
 
 

@@ -27,6 +27,7 @@ from penstock.client.sockets.connection import BrokerConnection
 from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
+from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
@@ -214,7 +215,12 @@ class GroupMembership:
                 self._request(self._asked)
             if (request := self._protocol.request(step)) is not None:
                 self._asked = request
+                is_plan = isinstance(step, m.Sync) and bool(step.assignments)
+                if is_plan:
+                    crash_point("group.planned", 0)
                 self._request(request)
+                if is_plan:
+                    crash_point("group.told", 0)
 
     def _next(self) -> m.Happening:
         """Wait for what happens next."""
