@@ -53,7 +53,13 @@ CHANGELOG: Final = "changelog"
 """All instances are closed and a changelog is deleted: one that starts ends with an error that names it, and the state
 of all instances writes it again."""
 
-OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER, CHANGELOG)
+LOST_ANSWERS: Final = "lost answers"
+"""What the coordinator of the group answers an instance is lost for a while, while all connections stay open."""
+
+LEADER: Final = "leader"
+"""The instance that leads a rebalance is killed between two of its steps."""
+
+OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER, CHANGELOG, LOST_ANSWERS, LEADER)
 """What is done to the instances of a group: to one of them, but for the broker and a changelog."""
 
 

@@ -24,6 +24,7 @@ from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.run import Broker
 from tests.host.spark.support import SparkRunner
+from tests.support.lossy_proxy import LossyProxy
 from tests.support.waiting import until
 
 INSTANCES, PARTITIONS = 3, 3
@@ -35,14 +36,26 @@ _STOPPED_SECONDS = 15.0
 """How long an instance stands still: longer than its session, and than any of its transactions."""
 _TRANSACTION_MS = 10_000
 _BROKER_AWAY_SECONDS = 2.0
+_DEAF_SECONDS = 10.0
+"""How long an instance hears nothing of its group: longer than its session."""
+_LEADER_POINTS = ("group.planned", "group.told")
 _ROOT = Path(__file__).parents[2]
 
 
 class Instance:
-    """One instance: its directory, and its process while it runs."""
+    """One instance: its directory, its way to the brokers, and its process while it runs.
 
-    def __init__(self, number: int, directory: Path) -> None:
+    crashes: a directory with a file for each crash point at which it is not to die.
+    """
+
+    def __init__(self, number: int, directory: Path, crashes: Path, bootstrap_servers: str) -> None:
         self.number, self.directory = number, directory / f"instance-{number}"
+        self.proxy = LossyProxy(bootstrap_servers)
+        self._environment = {
+            **os.environ,
+            "PENSTOCK_CRASH_POINTS": " ".join(_LEADER_POINTS),
+            "PENSTOCK_CRASH_DIRECTORY": str(crashes),
+        }
         self.orders = self.directory / "orders"
         self.log = directory / f"instance-{number}.log"
         self.orders.mkdir(parents=True)
@@ -56,11 +69,13 @@ class Instance:
         """Start it; what it was told before does not count."""
         for order in self.orders.iterdir():
             order.unlink()
-        arguments = json.dumps({**config, "state.dir": str(self.state), "orders": str(self.orders)})
+        own = {"bootstrap.servers": self.proxy.bootstrap_servers, "state.dir": str(self.state)}
+        arguments = json.dumps({**config, **own, "orders": str(self.orders)})
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.instance_program", arguments],
                 cwd=_ROOT,
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -110,7 +125,6 @@ class GroupChaos:
         self._rounds, self._begun = 0, time.monotonic()
         self._config: dict[str, object] = {
             "application.id": name,
-            "bootstrap.servers": broker.bootstrap_servers,
             "processing.guarantee": "exactly_once_v2",
             "num.standby.replicas": seed % 2,
             "session.timeout.ms": _SESSION_MS,
@@ -122,7 +136,13 @@ class GroupChaos:
         }
         runner.create_topics({f"{name}-{topic}": PARTITIONS for topic in (*program.INPUTS, *program.OUTPUTS)})
         self._write(self.rows)
-        self.instances = [Instance(number, directory) for number in range(INSTANCES)]
+        self._crashes = directory / "crashes"
+        self._crashes.mkdir()
+        for point in _LEADER_POINTS:
+            (self._crashes / point).touch()
+        self.instances = [
+            Instance(number, directory, self._crashes, broker.bootstrap_servers) for number in range(INSTANCES)
+        ]
         for instance in self.instances:
             instance.start(self._config)
 
@@ -133,6 +153,7 @@ class GroupChaos:
         for instance in self.instances:
             instance.signal(signal.SIGCONT)
             instance.kill()
+            instance.proxy.__exit__()
 
     # ---------------------------------------- the schedule
 
@@ -166,6 +187,15 @@ class GroupChaos:
             case deeds.CHANGELOG:
                 self._lose_changelog(victim)
                 return
+            case deeds.LOST_ANSWERS:
+                victim.proxy.lose_answers()
+                self._next_round()
+                time.sleep(_DEAF_SECONDS)  # the deed itself
+                victim.proxy.lose_nothing()
+                return
+            case deeds.LEADER:
+                self._kill_leader(victim)
+                return
             case deeds.CLOSE:
                 self._close(victim)
             case _:
@@ -187,9 +217,24 @@ class GroupChaos:
         settings = {name: value for name, value in self._config.items() if name not in ("prefix", "letters")}
         for instance in self.instances:
             with suppress(StreamsError):  # others had its tasks last; if nobody has the state, no instance starts
-                recover_from_state(topology, {**settings, "state.dir": str(instance.state)})
+                own = {"bootstrap.servers": self._broker.bootstrap_servers, "state.dir": str(instance.state)}
+                recover_from_state(topology, {**settings, **own})
         for instance in self.instances:
             instance.start(self._config)
+
+    def _kill_leader(self, other: Instance) -> None:
+        """Kill the instance that leads the rebalance which the start of another one brings."""
+        order = self._crashes / self._draw.choice(_LEADER_POINTS)
+        order.unlink()
+        other.kill()
+        other.start(self._config)
+        assert until(order.exists, STANDSTILL_SECONDS), self._story(f"nobody comes to {order.name}")
+        self._next_round()
+        assert until(lambda: any(one.has_ended() for one in self.instances), STANDSTILL_SECONDS)
+        for one in self.instances:
+            if one.has_ended():
+                self._note(f"leader {one.number} is dead at {order.name}")
+                one.start(self._config)
 
     def stores(self) -> list[tuple[str, str, object, int]]:
         """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have

@@ -9,16 +9,19 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as KafkaErrorCode
+from kio.schema.errors import ErrorCode
 
-from penstock.client.api import GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
+from penstock.client.api import CommitRefusedError, GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentFetcher,
     ConfluentTransactionalProducer,
+    transactional_producer,
     transactions,
 )
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.transactions import group_metadata
+from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import (
     BrokerNotFoundError,
@@ -152,14 +155,29 @@ def test_a_member_that_was_counted_out_commits_nothing_and_the_next_transaction_
         with place.member():
             for member in (GroupIdentity(place.group, 99, "somebody"), GroupIdentity(place.group, 1, "else", "static")):
                 producer.send([batch(place.first, b"lost")])
-                with pytest.raises(TaskMigratedError, match=f"removed the member that commits as {place.id}"):
+                with pytest.raises(CommitRefusedError, match=f"member that commits as {place.id}") as raised:
                     producer.commit({place.first: OffsetAndMetadata(1)}, member)
+                assert raised.value.code == ErrorCode.unknown_member_id
         assert place.admin.committed_offsets(place.group, [place.first]) == {}
         producer.send([batch(place.first, b"kept")])
         producer.commit({place.first: OffsetAndMetadata(1)}, place.nobody())
     finally:
         producer.close()
     assert place.has(place.first, b"kept")
+
+
+def test_a_lost_answer_to_offsets_is_not_waited_for_longer_than_the_transaction_lasts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounds: list[int] = []
+
+    def made(config: StreamsConfig, transactional_id: str, timeout_ms: int) -> TransactionOffsets:
+        bounds.append(timeout_ms)
+        return TransactionOffsets(config, transactional_id, timeout_ms)
+
+    monkeypatch.setattr(transactional_producer, "TransactionOffsets", made)
+    place.producer(**{"producer.transaction.timeout.ms": 7_000}).close()
+    assert bounds == [7_000]
 
 
 def test_a_newer_producer_of_the_same_id_ends_the_transaction_of_the_older(place: Place) -> None:

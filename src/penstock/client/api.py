@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from penstock.errors import KafkaError
+from penstock.errors import KafkaError, TaskMigratedError
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
 
 
@@ -307,6 +307,15 @@ class RefusedOutputError(KafkaError):
     then asks about those that brokers refuse."""
 
 
+class CommitRefusedError(TaskMigratedError):
+    """The group refuses offsets of a member. code: the code of its answer."""
+
+    def __init__(self, message: str, code: int) -> None:
+        """Take the code."""
+        super().__init__(message)
+        self.code = code
+
+
 OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
 """Returns what is to be written in place of a record that is refused, nothing to drop it; raises to write nothing."""
 
@@ -357,10 +366,10 @@ class TransactionalProducer(Protocol):
         """Commit what was sent together with `offsets` of the group of `member`; return the offset behind the last
         record of each partition that was written to.
 
-        Raises TaskMigratedError if the group has counted the member out, or the broker has ended the transaction after
-        transaction.timeout.ms; ProducerFencedError if another producer has fenced this one; RefusedOutputError if
-        brokers refuse records; KafkaError if the transaction failed, or nobody knows whether it was committed. In all
-        cases the transaction is over, and the next one may begin.
+        Raises CommitRefusedError if the group refuses the offsets of the member; TaskMigratedError if the broker has
+        ended the transaction after transaction.timeout.ms; ProducerFencedError if another producer has fenced this one;
+        RefusedOutputError if brokers refuse records; KafkaError if the transaction failed, or nobody knows whether it
+        was committed. In all cases the transaction is over, and the next one may begin.
         """
         ...
 

@@ -59,6 +59,8 @@ And of an instance on the threads host, the epoch being the number of commits si
     commit.committed        offsets are committed, no base has the changes
     commit.applied          the base of one task has the changes
     commit.ended            all bases have them
+    group.planned           the leader of a rebalance has planned, the group does not have the assignments
+    group.told              they are sent, nothing is answered
     group.assigned          the group has assigned tasks, nothing is opened or closed for that
     group.given_up          a task is closed behind its last commit, the group does not know it
     state.opened            the base of a task is open, nothing of its changelogs is read
@@ -139,6 +141,8 @@ THREADS_POINTS = (
     "commit.committed",
     "commit.applied",
     "commit.ended",
+    "group.planned",
+    "group.told",
     "group.assigned",
     "group.given_up",
     "state.opened",

@@ -235,6 +235,15 @@ def test_a_commit_extends_the_session(broker: GroupBroker) -> None:
     assert state_of(broker) == "Stable"
 
 
+def test_a_member_that_asks_for_its_assignment_again_extends_the_session(broker: GroupBroker) -> None:
+    member = Client(broker)
+    stable_group(broker, member)
+    for _ in range(3):
+        broker.timers.advance(SESSION_MS - 1)
+        assert member.sync() is not None
+    assert state_of(broker) == "Stable"
+
+
 def test_a_rebalance_does_not_wait_longer_than_its_timeout(broker: GroupBroker) -> None:
     first, slow, third = Client(broker, "a"), Client(broker, "b"), Client(broker, "c")
     stable_group(broker, first, slow)

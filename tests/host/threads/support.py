@@ -50,6 +50,12 @@ class AloneMembership:
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         pass
 
+    def commit_refused(self, code: int, member: GroupIdentity) -> None:
+        pass
+
+    def fenced(self) -> bool:
+        return False
+
     def step_back(self, error: Exception) -> None:
         pass
 

@@ -18,13 +18,14 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.errors import KafkaError, TaskMigratedError
+from penstock.errors import ConfigError, KafkaError, TaskMigratedError
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
+from penstock.host.threads.member import State
 from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
@@ -40,6 +41,7 @@ from tests.support.waiting import until
 
 TASKS = frozenset(TaskId(0, number) for number in range(4))
 WAIT_SECONDS = 120
+NEVER_MS = 3_600_000
 SHORT_SESSION = {"session.timeout.ms": 6_000}
 """For a member whose end the others wait for; brokers accept no less."""
 
@@ -391,6 +393,58 @@ def test_a_member_joins_and_commits_though_the_coordinator_fails_at_first(
         faulty.drop_connection("Heartbeat")
         faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS", times=1)
         assert instance.assigned() == TASKS
+
+
+@pytest.mark.parametrize("api", ["JoinGroup", "SyncGroup"])
+def test_an_answer_that_is_lost_while_its_connection_stays_open_is_asked_for_again(
+    faulty: EmbeddedBroker, unique_name: Callable[[str], str], api: str
+) -> None:
+    with ExitStack() as stack:
+        group = Group(RunningBroker("embedded", faulty.bootstrap_servers), unique_name, stack)
+        instance = group.instance(**SHORT_SESSION)
+        assert instance.assigned() == TASKS
+        member = instance.membership.identity()
+        assert member is not None
+        faulty.delay(api, NEVER_MS)
+        faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
+        assert instance.assigned() == TASKS
+        again = instance.membership.identity()
+        assert again is not None
+        assert again.member_id == member.member_id  # the session has not ended
+
+
+def test_a_refused_commit_of_a_transaction_ends_a_membership_whose_join_got_no_answer(
+    faulty: EmbeddedBroker, unique_name: Callable[[str], str]
+) -> None:
+    with ExitStack() as stack:
+        group = Group(RunningBroker("embedded", faulty.bootstrap_servers), unique_name, stack)
+        instance = group.instance()  # its session is so long that it does not ask again
+        assert instance.assigned() == TASKS
+        member = instance.membership.identity()
+        assert member is not None
+        faulty.delay("JoinGroup", NEVER_MS)
+        faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
+        removed = {"group_id": group.name, "members": [{"member_id": member.member_id}]}
+        assert until(lambda: instance.membership._member.state is State.JOINING)
+        assert group.client().call(LEAVE_GROUP, 4, removed)["error_code"] == ErrorCode.none
+        instance.membership.commit_refused(ErrorCode.unknown_member_id, member)
+        assert isinstance(instance.next(), v.MembershipLost)
+        instance.give_up(TASKS)
+        assert instance.assigned() == TASKS
+
+
+def test_heartbeats_come_before_the_session_ends(group: Group) -> None:
+    with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms=60000: expected less than session"):
+        group.instance(**{"heartbeat.interval.ms": 60_000})
+
+
+def test_members_of_one_process_id_see_each_other(group: Group) -> None:
+    first = group.instance("p")
+    assert first.assigned() == TASKS
+    assert not first.membership.fenced()
+    group.instance("p")
+    assert len(first.assigned()) < len(TASKS)
+    assert first.membership.fenced()
 
 
 def test_a_member_joins_again_after_an_error_of_its_own(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.member import State
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
@@ -31,6 +32,7 @@ class Coordinator:
     def __init__(self) -> None:
         self.members: dict[str, Instance] = {}
         self.joined: dict[str, bytes] = {}
+        self.subscriptions: dict[str, bytes] = {}
         self.generation = 0
         self.leader = ""
         self.phase = "EMPTY"
@@ -58,7 +60,12 @@ class Coordinator:
                 subscription = Subscription(
                     1, instance.process, RULES.application, generation, pairs, positions, shuts_down=shuts_down
                 )
-                self.joined[name] = encode_subscription(subscription, RULES)
+                content = encode_subscription(subscription, RULES)
+                must_plan = name == self.leader and self.phase == "STABLE"
+                if self.phase in ("SYNCING", "STABLE") and self.subscriptions.get(name) == content and not must_plan:
+                    self._answer_join(name)  # the answer to the same join was lost
+                    return
+                self.joined[name] = content
                 self._prepare()
                 self._complete()
             case m.Sync(_, generation) | m.Heartbeat(_, generation) if generation != self.generation:
@@ -112,18 +119,22 @@ class Coordinator:
         self.generation += 1
         self.leader = min(self.joined)
         self.phase, self.assignments = "SYNCING", {}
-        for name, instance in self.members.items():
-            answer = m.JoinAnswered(ErrorCode.none, name, self.generation, self.leader)
-            if name == self.leader:
-                answer = replace(answer, members=dict(self.joined), ends=dict.fromkeys(STATEFUL, END))
-            instance.answers.append(answer)
-        self.joined = {}
+        self.subscriptions, self.joined = self.joined, {}
+        for name in self.members:
+            self._answer_join(name)
+
+    def _answer_join(self, name: str) -> None:
+        answer = m.JoinAnswered(ErrorCode.none, name, self.generation, self.leader)
+        if name == self.leader:
+            answer = replace(answer, members=dict(self.subscriptions), ends=dict.fromkeys(STATEFUL, END))
+        self.members[name].answers.append(answer)
 
     def _sync(self, name: str, assignments: dict[str, bytes]) -> None:
         if self.phase == "PREPARING":
             self.members[name].answers.append(m.SyncAnswered(ErrorCode.rebalance_in_progress))
             return
-        self.syncing.append(name)
+        if name not in self.syncing:
+            self.syncing.append(name)
         if name == self.leader:
             self.assignments, self.phase = assignments, "STABLE"
         if self.phase == "STABLE":
@@ -137,8 +148,9 @@ class Instance:
 
     def __init__(self, coordinator: Coordinator, process: str) -> None:
         self.coordinator, self.process = coordinator, process
-        self.member = m.Member(RULES, TIMING)
+        self.member = ClassicMember(RULES, TIMING)
         self.answers: deque[m.Happening] = deque()
+        self.asked: m.Step | None = None
         self.told: deque[v.Event] = deque()
         self.assignments = 0
         self.running: set[TaskId] = set()
@@ -154,11 +166,20 @@ class Instance:
             match step:
                 case v.Assigned() | v.MembershipLost() | v.ApplicationShutDown():
                     self.told.append(step)
+                case v.CutOff() | v.Reconnected():
+                    pass
                 case m.Join() | m.Sync() | m.Heartbeat() | m.LeaveGroup():
-                    self.answers.clear()  # an answer to an earlier request is no longer of interest
-                    self.coordinator.take(self, step)
+                    self.asked = step
+                    self.ask()
+                case m.AskAgain():
+                    self.ask()
                 case _:
                     raise AssertionError(step)
+
+    def ask(self) -> None:
+        self.answers.clear()  # an answer to an earlier request is no longer of interest
+        assert self.asked is not None
+        self.coordinator.take(self, self.asked)
 
     def take(self) -> None:
         """Let the tasks hear what the member has told."""
@@ -233,7 +254,7 @@ def go_on(random: Random, coordinator: Coordinator, instances: list[Instance]) -
 def disturb(random: Random, coordinator: Coordinator, instances: list[Instance]) -> None:
     """Let something happen that changes the group."""
     one = random.choice(instances)
-    match random.randrange(5):
+    match random.randrange(6):
         case 0 if len(instances) < 4:
             instances.append(Instance(coordinator, f"p{random.random()}"))
         case 1:
@@ -243,6 +264,8 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
             instances.remove(one)
         case 3:
             one.disconnect()
+        case 5 if one.member.state in (State.JOINING, State.SYNCING):
+            one.answers.clear()  # lost while the connection stays open; a heartbeat does not wait for long
         case 4 if len(instances) > 1:  # it is killed, and missed when its session ends
             instances.remove(one)
             coordinator.remove(one.member.member_id)
@@ -251,9 +274,7 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
 
 
 def is_at_rest(coordinator: Coordinator, instances: list[Instance]) -> bool:
-    is_still = all(
-        one.member.state is State.STABLE and one.running == one.wanted and not one.told for one in instances
-    )
+    is_still = all(one.member.state is State.STABLE and one.running == one.wanted and not one.told for one in instances)
     sizes = [len(one.running) for one in instances]
     is_spread = sum(sizes) == len(TASKS) and max(sizes) - min(sizes) <= 1
     return is_still and coordinator.phase == "STABLE" and is_spread

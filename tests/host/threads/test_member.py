@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.member import State
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription, lead
 from penstock.plan.subtopology import TaskId
@@ -30,7 +31,7 @@ class Game:
     """A member, and the coordinator that answers it."""
 
     def __init__(self, instance: str = "", rules: Rules = RULES) -> None:
-        self.member = m.Member(rules, TIMING, instance)
+        self.member = ClassicMember(rules, TIMING, instance)
         self.now = 0
         self.steps: list[m.Step] = []
         self.assignments = 0
@@ -205,7 +206,8 @@ def test_a_join_for_others_waits_for_the_answer_to_a_heartbeat(stable: Game) -> 
 LOST: dict[str, m.Happening] = {
     "a heartbeat of nobody": m.HeartbeatAnswered(ErrorCode.unknown_member_id),
     "a heartbeat of an old generation": m.HeartbeatAnswered(ErrorCode.illegal_generation),
-    "a commit of nobody": m.CommitRefused(ErrorCode.unknown_member_id),
+    "a commit of nobody": m.CommitRefused(ErrorCode.unknown_member_id, "me", 1),
+    "a commit of an old generation": m.CommitRefused(ErrorCode.illegal_generation, "me", 1),
 }
 
 
@@ -278,11 +280,66 @@ def test_the_session_is_counted_from_the_sending_of_a_heartbeat(stable: Game) ->
     assert stable.member.due_ms() == 11_000
 
 
-def test_while_others_are_waited_for_no_session_ends(stable: Game) -> None:
+def asks_again(game: Game) -> bool:
+    """Wait until the member asks again; return whether that is several times in a session."""
+    due = game.member.due_ms()
+    assert due is not None
+    waits_ms = due - game.now
+    return game(m.Tick(), waits_ms) == [m.AskAgain()] and 2 * waits_ms < TIMING.session_ms
+
+
+def test_while_others_are_waited_for_no_session_ends_and_the_coordinator_is_asked_again(stable: Game) -> None:
     rejoin(stable)
-    assert stable.member.due_ms() is None
-    assert stable(m.Tick(), 60_000) == []
+    assert all(asks_again(stable) for _ in range(20))
     assert stable.joined(2) == [m.Sync("me", 2, {})]
+    assert all(asks_again(stable) for _ in range(20))
+    assert stable.synced(mine=TASKS) == [v.Assigned(frozenset(TASKS))]
+
+
+def refused(code: int, generation: int = 1, member_id: str = "me") -> m.CommitRefused:
+    return m.CommitRefused(code, member_id, generation)
+
+
+def test_a_commit_of_an_old_generation_lets_tasks_stand_still_until_the_lost_answer_of_the_join_is_there(
+    stable: Game,
+) -> None:
+    rejoin(stable)
+    assert stable(refused(ErrorCode.illegal_generation)) == [v.CutOff()]
+    assert stable(refused(ErrorCode.illegal_generation)) == []
+    assert stable.member.may_commit
+    assert stable(m.Tick(), TIMING.retry_ms) == [m.AskAgain()]
+    assert stable.joined(2) == [v.Reconnected(), m.Sync("me", 2, {})]
+
+
+@pytest.mark.parametrize("state", [State.JOINING, State.SYNCING])
+def test_a_member_that_waits_for_others_is_lost_where_its_commit_is_that_of_nobody(stable: Game, state: State) -> None:
+    rejoin(stable)
+    if state is State.SYNCING:
+        stable.joined(2)
+    [lost] = stable(refused(ErrorCode.unknown_member_id, stable.member.generation))
+    assert isinstance(lost, v.MembershipLost)
+    assert stable.given_up(frozenset(TASKS)) == [m.Join("", -1, frozenset())]
+
+
+def test_a_refused_commit_of_before_is_no_news(stable: Game) -> None:
+    rejoin(stable)
+    stable.joined(2)
+    assert stable(refused(ErrorCode.illegal_generation, generation=1)) == []
+    stable.synced(mine=TASKS)
+    assert stable(refused(ErrorCode.unknown_member_id, generation=2, member_id="before")) == []
+    assert stable.state is State.STABLE
+
+
+def test_another_member_of_the_same_process_id_is_known(stable: Game) -> None:
+    assert not stable.member.has_twin
+    rejoin(stable)
+    stable.joined(2)
+    stable.synced((), mine=TASKS)
+    assert stable.member.has_twin
+    rejoin(stable)
+    stable.joined(3)
+    stable.synced(mine=TASKS)
+    assert not stable.member.has_twin
 
 
 def test_a_join_without_an_answer_is_repeated_with_the_same_tasks(stable: Game) -> None:
@@ -414,7 +471,7 @@ LATE: list[m.Happening] = [
     m.JoinAnswered(NONE, "me", 9, "me"),
     m.SyncAnswered(NONE),
     m.HeartbeatAnswered(NONE, 9),
-    m.CommitRefused(ErrorCode.unknown_member_id),
+    m.CommitRefused(ErrorCode.unknown_member_id, "me", 1),
 ]
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
+from kio.schema.errors import ErrorCode
 
-from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
+from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.refusals import fail_on_refused
 from penstock.errors import KafkaError, ProducerFencedError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
@@ -51,12 +52,22 @@ class _Producer:
         self.done.append(what)
 
 
+MEMBER = GroupIdentity("app", 1, "m1")
+
+
 class _Member(AloneMembership):
-    def __init__(self) -> None:
-        pass
+    def __init__(self, has_twin: bool = False) -> None:
+        self._has_twin = has_twin
+        self.refused: list[tuple[int, GroupIdentity]] = []
 
     def identity(self) -> GroupIdentity:
-        return GroupIdentity("app", 1, "m1")
+        return MEMBER
+
+    def commit_refused(self, code: int, member: GroupIdentity) -> None:
+        self.refused.append((code, member))
+
+    def fenced(self) -> bool:
+        return self._has_twin
 
 
 @pytest.mark.parametrize(
@@ -79,6 +90,23 @@ def test_offsets_are_not_committed_without_the_records_that_were_lost(error: Exc
     output.do(SEND)
     assert output.do(COMMIT) == v.TransactionCommitted({})
     assert producer.done == ["abort", "send", "commit"]
+
+
+def test_the_membership_hears_of_a_commit_that_the_group_refuses() -> None:
+    producer, member = _Producer(), _Member()
+    output = ExactlyOnceOutput(producer, member, lambda task: fail_on_refused)
+    output.do(SEND)
+    producer.error = CommitRefusedError("counted out", ErrorCode.unknown_member_id)
+    assert isinstance(output.do(COMMIT), v.TransactionLost)
+    assert member.refused == [(ErrorCode.unknown_member_id, MEMBER)]
+
+
+@pytest.mark.parametrize("has_twin", [False, True])
+def test_a_producer_that_is_fenced_is_one_of_two_only_where_the_group_has_another_one(has_twin: bool) -> None:
+    producer = _Producer()
+    output = ExactlyOnceOutput(producer, _Member(has_twin), lambda task: fail_on_refused)
+    producer.error = error = ProducerFencedError("fenced")
+    assert output.do(SEND) == v.TransactionLost(error, is_fenced=has_twin)
 
 
 def test_an_abort_that_fails_does_not_keep_the_next_transaction_from_being_committed() -> None:

@@ -24,16 +24,17 @@ def test_everything_is_processed_once_whatever_happens(first: int) -> None:
 @pytest.mark.parametrize(
     ("fault", "first"),
     [
+        (faults.wait_for_a_lost_answer, 2),
         (faults.commit_as_nobody, 1),
-        (faults.commit_as_whoever_it_is_now, 1),
-        (faults.rejoin_for_what_is_held, 61),
+        (faults.commit_as_whoever_it_is_now, 15),
+        (faults.rejoin_for_what_is_held, 81),
         (faults.restore_to_the_stable_end, 14),
         (faults.read_unstable_offsets, 167),
         (faults.leave_transactions_open, 101),
         (faults.punctuate_without_a_commit, 17),
         (faults.read_on_where_nothing_is, 33),
         (faults.forget_what_a_dead_worker_had_to_do, 4),
-        (faults.commit_without_the_task_of_a_dead_worker, 4),
+        (faults.commit_without_the_task_of_a_dead_worker, 56),
         (faults.keep_what_was_sent_before_an_error, 20),
     ],
 )

@@ -210,9 +210,39 @@ def test_stable_that_is_counted_out_joins_again_when_its_tasks_are_closed(stable
 
 
 def test_stable_that_may_not_commit_is_counted_out(stable: Game) -> None:
-    [lost] = stable(m.CommitRefused(ErrorCode.unknown_member_id))
+    [lost] = stable(m.CommitRefused(ErrorCode.unknown_member_id, "me", 1))
     assert isinstance(lost, v.MembershipLost)
     assert stable.given_up(TASKS) == [JOIN]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.illegal_generation, ErrorCode.stale_member_epoch])
+def test_an_epoch_that_is_refused_is_asked_for_while_the_tasks_stand_still(stable: Game, code: ErrorCode) -> None:
+    refused = m.CommitRefused(code, "me", 1)
+    assert stable(refused) == [v.CutOff(), owns(1, TASKS)]
+    assert stable(refused) == []
+    assert stable.answer(2) == [v.Reconnected()]
+    assert stable(refused) == []  # the next one is made with the new epoch
+    assert stable.state is State.STABLE
+
+
+def test_an_epoch_that_is_refused_again_though_it_is_confirmed_counts_the_member_out(stable: Game) -> None:
+    refused = m.CommitRefused(ErrorCode.illegal_generation, "me", 1)
+    stable(refused)
+    stable.answer(1)
+    [lost] = stable(refused)
+    assert isinstance(lost, v.MembershipLost)
+    assert stable.given_up(TASKS) == [JOIN]
+
+
+def test_a_member_whose_producer_was_fenced_looks_for_another_one_of_its_process_id(stable: Game) -> None:
+    assert stable(m.ProducerFenced()) == []
+    stable.heartbeat()
+    assert stable.answer() == [DESCRIBE]
+    assert stable(m.StreamsMemberDescribed(ErrorCode.none, StreamsTasks(), has_twin=True)) == []
+    assert stable.member.has_twin
+    stable.heartbeat()
+    assert stable.answer() == []  # once is enough, and its tasks are still those that a heartbeat has told
+    assert stable.given_up(frozenset()) == []
 
 
 def test_stable_stands_still_when_it_hears_nothing(stable: Game) -> None:

@@ -526,6 +526,7 @@ class ClassicGroup(Group):
             case ClassicState.STABLE:
                 self._note_sync(member)
                 answer(self._assigned(member))
+                self._extend_session(member)
             case _:
                 member.answer_sync({"error_code": ErrorCode.rebalance_in_progress})
                 member.sync = answer

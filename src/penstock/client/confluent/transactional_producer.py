@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.api import GroupIdentity, OffsetAndMetadata, OnRefused
+from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
@@ -84,7 +84,8 @@ class ConfluentTransactionalProducer:
         self._connection = Connection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
-        self._offsets = TransactionOffsets(config, transactional_id, timeout_ms)
+        # An answer that is lost is not waited for longer than the transaction lasts.
+        self._offsets = TransactionOffsets(config, transactional_id, min(timeout_ms, self._time.ms))
         self._is_open = False
         self._began = 0.0
         self._client: Producer | None = None
@@ -224,9 +225,10 @@ class ConfluentTransactionalProducer:
                 f"Another producer has fenced that of {self._transactional_id}: {error.str().rstrip('.')}."
             )
         if error.code() in COUNTED_OUT:
-            raise TaskMigratedError(
+            raise CommitRefusedError(
                 f"The group has removed the member that commits as {self._transactional_id}: "
-                f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again."
+                f"{error.str().rstrip('.')}. Its tasks belong to other members, or will be opened again.",
+                error.code(),
             )
         if error.code() not in FORBIDDEN and (error.fatal() or error.code() in _OVER):
             raise RetriableError(

@@ -201,6 +201,8 @@ COUNTED_OUT: Final = (
     ErrorCode.illegal_generation,
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,
+    ErrorCode.stale_member_epoch,
+    ErrorCode.fenced_member_epoch,
 )
 """What a group answers to one that is no member of it."""
 

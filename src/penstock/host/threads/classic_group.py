@@ -10,10 +10,11 @@ from kio.schema.errors import ErrorCode
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
-from penstock.errors import KafkaError, StreamsError
+from penstock.errors import ConfigError, KafkaError, StreamsError
 from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
 from penstock.host.threads.membership import TaskPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
@@ -46,6 +47,9 @@ class ClassicProtocol:
         process: the id of this process.
         state: what is known of the state of tasks, None for nothing.
         workers: how many tasks this process can run at one time.
+
+    Raises:
+        ConfigError: a heartbeat would come only when the session is over.
     """
 
     def __init__(
@@ -70,10 +74,16 @@ class ClassicProtocol:
         self._session_ms = int(settings.get("session.timeout.ms", _SESSION_MS))
         self._rebalance_ms = max_poll_interval_ms(config)
         heartbeat_ms = int(settings.get("heartbeat.interval.ms", min(_HEARTBEAT_MS, self._session_ms // 3)))
+        if heartbeat_ms >= self._session_ms:
+            raise ConfigError(
+                f"Invalid configuration heartbeat.interval.ms={heartbeat_ms}: expected less than session.timeout.ms="
+                f"{self._session_ms}, or the group would remove this member between two heartbeats. A third of it is "
+                "usual."
+            )
         given = str(settings.get("group.instance.id", ""))
         self.instance = f"{given}-{_THREAD}" if given else ""
         timing = m.Timing(self._session_ms, heartbeat_ms, probing_ms=config["probing.rebalance.interval.ms"])
-        self.member = m.Member(self._rules, timing, self.instance)
+        self.member = ClassicMember(self._rules, timing, self.instance)
 
     def request(self, step: m.Step) -> Request | None:
         """Return what `step` sends to the coordinator, None for nothing."""

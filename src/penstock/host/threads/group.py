@@ -27,6 +27,7 @@ from penstock.client.sockets.connection import BrokerConnection
 from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
+from penstock.host.crashpoints import crash_point
 from penstock.host.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
@@ -102,6 +103,7 @@ class GroupMembership:
         self._waker.setblocking(False)
         self._cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
         self._connection: BrokerConnection | None = None
+        self._asked: Request | None = None
         self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
         self._commit_seconds = max(_LEAST_COMMIT_SECONDS, config["task.timeout.ms"] / 1000)
@@ -134,6 +136,17 @@ class GroupMembership:
         with self._lock:
             losses = self._member.losses
         self._commits.put(_Commit(offsets, losses))
+
+    def commit_refused(self, code: int, member: GroupIdentity) -> None:
+        """Take that the group refuses offsets which a transaction commits as `member`; from any thread."""
+        self._happen(m.CommitRefused(code, member.member_id, member.generation))
+
+    def fenced(self) -> bool:
+        """Take that another producer has fenced that of this instance; return whether another member of the group has
+        the process id of this one, as far as is known; from any thread."""
+        self._happen(m.ProducerFenced())
+        with self._lock:
+            return self._member.has_twin
 
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
@@ -214,8 +227,17 @@ class GroupMembership:
         for step in steps:
             if isinstance(step, m.FindAgain):
                 self._disconnect()
+            if isinstance(step, m.AskAgain) and self._asked is not None:
+                self._disconnect()
+                self._request(self._asked)
             if (request := self._protocol.request(step)) is not None:
+                self._asked = request
+                is_plan = isinstance(step, m.Sync) and bool(step.assignments)
+                if is_plan:
+                    crash_point("group.planned", 0)
                 self._request(request)
+                if is_plan:
+                    crash_point("group.told", 0)
 
     def _next(self) -> m.Happening:
         """Wait for what happens next."""
@@ -329,7 +351,7 @@ class GroupMembership:
 
     def _commit(self, commit: _Commit) -> v.Event | None:
         """Commit, again while the coordinator is busy or the generation changes; return the answer, None where the
-        member tells what becomes of it."""
+        member tells what becomes of it. A refusal that lasts has the instance step back."""
         deadline = time.monotonic() + self._commit_seconds
         doing = f"committing offsets of the group {self._group!r}"
         while not self._closed.is_set():
@@ -338,7 +360,7 @@ class GroupMembership:
                     return None
                 if not self._member.may_commit:
                     return self._lost()
-                member_id, generation, state = self._member.member_id, self._member.generation, self._member.state
+                member_id, generation = self._member.member_id, self._member.generation
             body = {
                 "group_id": self._group,
                 "member_id": member_id,
@@ -349,15 +371,13 @@ class GroupMembership:
             code = self._ask_to_commit(body, doing, deadline)
             if code == ErrorCode.none:
                 return v.OffsetsCommitted()
-            is_changing = code == ErrorCode.illegal_generation and (
-                state is not m.State.STABLE or self._member.generation != generation
-            )
-            if code in COUNTED_OUT and not is_changing:
+            is_late = time.monotonic() >= deadline
+            if code in COUNTED_OUT:
+                refused = m.CommitRefused(code, member_id, generation)
                 with self._lock:
                     if self._member.losses == commit.losses:
-                        self._happen(m.CommitRefused(code))
-                return None
-            if time.monotonic() >= deadline:
+                        self._happen(m.Stalled(self._error(code)) if is_late else refused)
+            elif is_late:
                 self._cluster.check({"error_code": code}, doing)
             self._closed.wait(_RETRY_SECONDS)
         return None
@@ -399,5 +419,4 @@ _REPEATED: Final = (
     ErrorCode.coordinator_not_available,
     ErrorCode.not_coordinator,
     ErrorCode.request_timed_out,
-    ErrorCode.stale_member_epoch,  # the answer with the new epoch is on its way
 )

@@ -1,33 +1,14 @@
-"""The member of a group, as a table of states: what members of both protocols have in common (`GroupMember`), and the
-member of the classic protocol (`Member`); `streams_member` has that of the protocol of Kafka Streams. No I/O, no clock,
-no thread: `handle` takes what has happened and returns what is to be sent and told; `due_ms` says when a `Tick` is
-needed.
-
-What happens in which state (the tests have a line for each):
-
-    UNJOINED  is in no generation; joins when a pause is over. Its tasks run on while the session lasts.
-    JOINING   waits for the answer to JoinGroup. Its tasks run on, and commits go on.
-    SYNCING   has joined; waits for its assignment. A commit is refused for that moment, and repeated.
-    STABLE    sends heartbeats; joins when others do, and when the tasks that it had to give up are closed.
-    FENCED    the group goes on without it: no commit. Joins as a new member when all tasks are closed.
-    LEAVING   has left, or is about to.
+"""The member of a group, as a table of states: what members of both protocols have in common. `classic_member` has that
+of the classic protocol, `streams_member` that of the protocol of Kafka Streams. No I/O, no clock, no thread: `handle`
+takes what has happened and returns what is to be sent and told; `due_ms` says when a `Tick` is needed.
 
 Rules:
-- The answer to a first join only names the member; the second join follows in the same breath, for all others wait
-  for it.
-- Whether another join is needed is judged by the tasks that the last join reported, not by those that are held when the
-  assignment arrives: else a task that was closed in between would belong to nobody.
 - What the core gives up and what it is assigned may cross. A task that the core has closed before it hears that the
   task is assigned again stays with the member: else a later join would leave it to another one while it runs here.
-- A static member (`group.instance.id`) does not leave: whoever joins with its name within its session has its tasks,
-  and the assignment of the life before, which the leader planned for what was reported then. If that life had other
-  tasks, for topics have changed since, the member joins once more, and the group plans for what there is now.
-- Where tasks wait for warm-ups, the leader joins again after a time, so that the group plans with what is ready then.
 - A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
   coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
-- A member that shuts down the application joins with that wish. The leader tells it to all with their assignments, and
-  each of them has it in its own joins from then on. The member that asked for it stays and joins again, a heartbeat
-  later each time, until all members of a generation had it in their joins: so a slow one hears of it too.
+- A refused commit counts the member out, whichever request carried it. If only the generation is refused, and the
+  answer with the next one may be on its way or lost, the member asks for it, and its tasks stand still until it comes.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -44,7 +25,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.subscription import Endpoint, IncompatibleMemberError, Rules, Share, follow, lead
+from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 
 NO_GENERATION: Final = -1
@@ -131,10 +112,12 @@ class StreamsHeartbeatAnswered:
 
 @dataclass(frozen=True)
 class StreamsMemberDescribed:
-    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have it."""
+    """The answer to StreamsGroupDescribe. tasks: the assignment of this member, None if the group does not have it.
+    has_twin: whether another member that keeps up with the group has its process id."""
 
     code: int
     tasks: StreamsTasks | None = None
+    has_twin: bool = False
 
 
 @dataclass(frozen=True)
@@ -156,9 +139,16 @@ class Unusable:
 
 @dataclass(frozen=True)
 class CommitRefused:
-    """The coordinator refused a commit of this generation for good."""
+    """The coordinator refused a commit of this member in this generation."""
 
     code: int
+    member_id: str
+    generation: int
+
+
+@dataclass(frozen=True)
+class ProducerFenced:
+    """Another producer has fenced that of this instance."""
 
 
 @dataclass(frozen=True)
@@ -202,6 +192,7 @@ Happening = (
     | Disconnected
     | Unusable
     | CommitRefused
+    | ProducerFenced
     | GivenUp
     | Stalled
     | ShutDownRequested
@@ -273,6 +264,11 @@ class LeaveGroup:
 
 
 @dataclass(frozen=True)
+class AskAgain:
+    """Send the last request again over a new connection: its answer may be lost."""
+
+
+@dataclass(frozen=True)
 class FindAgain:
     """Look for the coordinator again before the next request."""
 
@@ -294,6 +290,7 @@ Step = (
     | StreamsHeartbeat
     | DescribeStreamsMember
     | LeaveGroup
+    | AskAgain
     | FindAgain
     | Refused
     | v.Assigned
@@ -316,8 +313,11 @@ _OUT: Final = frozenset(
         ErrorCode.unknown_member_id,
         ErrorCode.illegal_generation,
         ErrorCode.fenced_member_epoch,
+        ErrorCode.stale_member_epoch,
     )
 )
+_OLD_GENERATION: Final = frozenset((ErrorCode.illegal_generation, ErrorCode.stale_member_epoch))
+_ASKS_IN_A_SESSION: Final = 3
 
 
 @dataclass(frozen=True)
@@ -330,6 +330,11 @@ class Timing:
     retry_ms: int = 100
     refused_ms: int = 1_000
     probing_ms: int = 600_000
+
+    @property
+    def again_ms(self) -> int:
+        """After how long a request whose answer may be lost is sent again: several times in a session."""
+        return self.session_ms // _ASKS_IN_A_SESSION
 
 
 class GroupMember(ABC):
@@ -356,6 +361,8 @@ class GroupMember(ABC):
         self._session_until = 0
         self._is_cut_off = False
         self._next_ms: int | None = None
+        self._doubted: int | None = None
+        """The generation of which a commit was refused while the next one may be on its way."""
         self.state = State.UNJOINED
         self.member_id = member_id
         self.generation = NO_GENERATION
@@ -364,9 +371,11 @@ class GroupMember(ABC):
         self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
         """Where the state of all members can be asked for, as of the last assignment."""
+        self.has_twin = False
+        """Whether another member has the process id of this one, as of what was heard last."""
 
     @abstractmethod
-    def _join(self) -> list[Step]:
+    def _join(self, now: int) -> list[Step]:
         """Return what joins the group."""
 
     @abstractmethod
@@ -382,6 +391,14 @@ class GroupMember(ABC):
         """Return what follows from tasks that are closed now."""
 
     @abstractmethod
+    def _doubts(self) -> bool:
+        """Return whether a later generation may have come about of which the member has not heard yet."""
+
+    @abstractmethod
+    def _ask_generation(self, now: int) -> list[Step]:
+        """Return what asks for the generation."""
+
+    @abstractmethod
     def _shut_down(self, now: int) -> list[Step]:
         """Return what tells all members that they are to end."""
 
@@ -392,7 +409,7 @@ class GroupMember(ABC):
 
     def due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
-        is_waiting = self._out or (self.state is State.FENCED and bool(self._held))
+        is_waiting = self._out if self.state is State.STABLE else self.state is State.FENCED and bool(self._held)
         times = [] if is_waiting else [self._next_ms]
         if self._is_watched():
             times.append(self._session_until)
@@ -414,8 +431,8 @@ class GroupMember(ABC):
                 return []
             case Begin() | Tick():
                 return self._tick(now)
-            case CommitRefused(code) if self.may_commit:
-                return self._count_out(code, now)
+            case CommitRefused() if self.may_commit:
+                return self._commit_refused(happening, now)
             case Disconnected():
                 return self._disconnected(now)
             case Unusable(error) if self.state is not State.LEAVING:
@@ -440,9 +457,12 @@ class GroupMember(ABC):
             return steps
         match self.state:
             case State.UNJOINED:
-                steps += self._join()
+                steps += self._join(now)
             case State.FENCED if not self._held:
-                steps += self._join()
+                steps += self._join(now)
+            case State.JOINING | State.SYNCING if self._next_ms is not None:
+                self._next_ms = now + self._timing.again_ms
+                steps.append(AskAgain())
             case State.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
                 steps.append(self._heartbeat())
@@ -474,6 +494,23 @@ class GroupMember(ABC):
         self._fence(now)
         return [Refused(code, message)]
 
+    def _commit_refused(self, refused: CommitRefused, now: int) -> list[Step]:
+        """Take that a commit was refused; of an earlier generation that is no news."""
+        if (refused.member_id, refused.generation) != (self.member_id, self.generation):
+            return []
+        if refused.code not in _OLD_GENERATION or not self._doubts():
+            return self._count_out(refused.code, now)
+        is_known, self._doubted = self._doubted == self.generation, self.generation
+        steps: list[Step] = [] if self._is_cut_off else [v.CutOff()]
+        self._is_cut_off = True
+        return steps if is_known else [*steps, *self._ask_generation(now)]
+
+    def _heard_of_coordinator(self, at_ms: int) -> list[Step]:
+        """Take that the coordinator knew the member at a time, and let its tasks go on."""
+        was_cut_off, self._is_cut_off = self._is_cut_off, False
+        self._session_until = at_ms + self._timing.session_ms
+        return [v.Reconnected()] if was_cut_off else []
+
     def _count_out(self, code: int, now: int) -> list[Step]:
         """Go on as a new member, or as the same one where only its generation is over."""
         if code == ErrorCode.unknown_member_id:
@@ -488,7 +525,7 @@ class GroupMember(ABC):
         self._fence(now)
         self._next_ms = None
         if not had_tasks:
-            return self._join()
+            return self._join(now)
         error = TaskMigratedError(
             f"This instance has lost its tasks: {why}. Other instances may have them now; what it has not committed is "
             "processed again."
@@ -501,7 +538,7 @@ class GroupMember(ABC):
             return []
         left = self._left(now)
         self._next_ms = None
-        return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join()]
+        return [*left, v.MembershipLost(error)] if self._held else [*left, *self._join(now)]
 
     def _left(self, now: int) -> list[Step]:
         """Become nobody; the group finds out about a static member when its session ends."""
@@ -516,7 +553,7 @@ class GroupMember(ABC):
 
     def _fence(self, now: int) -> None:
         self.state, self._out, self._is_cut_off = State.FENCED, False, False
-        self.generation, self.losses = NO_GENERATION, self.losses + 1
+        self.generation, self.losses, self._doubted = NO_GENERATION, self.losses + 1, None
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
 
@@ -548,121 +585,3 @@ def shut_down_error(why: str) -> StreamsError:
     return StreamsError(
         f"Another instance has shut down the application (SHUTDOWN_APPLICATION): {why}. Its log has the error."
     )
-
-
-class Member(GroupMember):
-    """A member of a group of the classic protocol; see the module.
-
-    Args:
-        rules: the tasks that are assigned.
-        timing: how long it waits.
-        instance: the name of a static member, empty for another one.
-    """
-
-    def __init__(self, rules: Rules, timing: Timing, instance: str = "") -> None:
-        super().__init__(timing, instance)
-        self._rules = rules
-        self._is_new = True
-        """Whether the last join was the first one of this membership."""
-        self._must_rejoin = False
-        self._leads = False
-        self._probe_ms: int | None = None
-
-    def _heartbeat(self) -> Step:
-        return Heartbeat(self.member_id, self.generation)
-
-    def _answered(self, happening: Happening, now: int) -> list[Step]:
-        match happening:
-            case JoinAnswered() if self.state is State.JOINING:
-                self._out = False
-                return self._joined(happening, now)
-            case SyncAnswered() if self.state is State.SYNCING:
-                self._out = False
-                return self._synced(happening, now)
-            case HeartbeatAnswered() if self.state is State.STABLE:
-                self._out = False
-                return self._heard(happening, now)
-            case _:
-                return []
-
-    def _join(self) -> list[Step]:
-        self.state, self._out, self._next_ms = State.JOINING, True, None
-        self._is_new = self.generation == NO_GENERATION
-        self._must_rejoin, self._pending = False, frozenset()
-        return [Join(self.member_id, self.generation, self._held, self._shuts_down)]
-
-    def _joined(self, answer: JoinAnswered, now: int) -> list[Step]:
-        if answer.code == ErrorCode.member_id_required:
-            self.member_id = answer.member_id
-            return self._join()
-        if answer.code != ErrorCode.none:
-            return self._refused(answer.code, now)
-        self.member_id, self.generation = answer.member_id, answer.generation
-        self._session_until = now + self._timing.session_ms
-        assignments: Mapping[str, bytes] = {}
-        self._leads = answer.leader == answer.member_id
-        if self._leads:
-            try:
-                assignments = lead(answer.members or {}, self._rules, answer.ends)
-            except IncompatibleMemberError as error:
-                return self._withdraw(error, now)
-        self.state, self._out = State.SYNCING, True
-        return [Sync(self.member_id, self.generation, assignments)]
-
-    def _synced(self, answer: SyncAnswered, now: int) -> list[Step]:
-        if answer.code != ErrorCode.none:
-            return self._refused(answer.code, now)
-        try:
-            share = follow(self._instance or self.member_id, answer.assignment, self._rules)
-        except IncompatibleMemberError as error:
-            if self._instance and self._is_new:
-                return self._join()  # the plan may be that of the life before, when there were other tasks
-            return self._withdraw(error, now)
-        self._session_until = now + self._timing.session_ms
-        self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
-        self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
-        self._is_cut_off = False
-        if share.shut_down_by:
-            return self._told_to_end(share)
-        self._must_rejoin = self._shuts_down or bool(share.reported - share.tasks)
-        self._pending = frozenset() if self._shuts_down else self._held - share.tasks
-        self.endpoints = share.endpoints
-        self._held |= share.tasks
-        return [self._assigned(share.tasks, share.standbys), *self._freed(now)]
-
-    def _shut_down(self, now: int) -> list[Step]:
-        """Join with the wish, behind an answer that is on its way."""
-        self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
-        return self._freed(now)
-
-    def _told_to_end(self, share: Share) -> list[Step]:
-        """Have the tasks committed and closed, as they are; if this member knew it before, behind a generation in which
-        all did."""
-        self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
-        if self._shuts_down:
-            return [v.ApplicationShutDown(None)] if share.is_final else []
-        self._shuts_down = True
-        return [v.ApplicationShutDown(shut_down_error(share.shut_down_by))]
-
-    def _withdraw(self, error: Exception, now: int) -> list[Step]:
-        """Let the others go on without this member, whose tasks are not theirs."""
-        return [*self._left(now), v.MembershipRefused(error)]
-
-    def _freed(self, now: int) -> list[Step]:
-        """Join again where the tasks that others wait for are closed."""
-        is_free = self.state is State.STABLE and self._must_rejoin and not self._pending and not self._out
-        return self._join() if is_free else []
-
-    def _heard(self, answer: HeartbeatAnswered, now: int) -> list[Step]:
-        if answer.code not in (ErrorCode.none, ErrorCode.rebalance_in_progress):
-            return self._refused(answer.code, now)
-        self._session_until = answer.sent_ms + self._timing.session_ms
-        steps: list[Step] = [v.Reconnected()] if self._is_cut_off else []
-        self._is_cut_off = False
-        must_probe = self._probe_ms is not None and now >= self._probe_ms
-        if answer.code == ErrorCode.rebalance_in_progress or must_probe:
-            return [*steps, *self._join()]
-        return [*steps, *self._freed(now)]
-
-    def _refused(self, code: int, now: int, message: str = "") -> list[Step]:
-        return self._join() if code == ErrorCode.rebalance_in_progress else super()._refused(code, now, message)

@@ -47,6 +47,16 @@ class Membership(Protocol):
         """Commit `offsets` as the member; the answer is `OffsetsCommitted`, `MembershipLost` or `Failed`."""
         ...
 
+    def commit_refused(self, code: int, member: GroupIdentity) -> None:
+        """Take that the group refuses offsets which the transaction of this instance commits as `member`;
+        `MembershipLost` follows if that ends the membership."""
+        ...
+
+    def fenced(self) -> bool:
+        """Take that another producer has fenced that of this instance; return whether another member of the group has
+        the process id of this one, as far as is known."""
+        ...
+
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         """Tell the group that these tasks are closed here. assignments: how many the core had taken by then."""
         ...

@@ -3,14 +3,23 @@ one transaction with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from penstock.client.api import BatchProducer, GroupIdentity, OnRefused, RefusedOutputError, TransactionalProducer
+from penstock.client.api import (
+    BatchProducer,
+    CommitRefusedError,
+    GroupIdentity,
+    OffsetAndMetadata,
+    OnRefused,
+    RefusedOutputError,
+    TransactionalProducer,
+)
 from penstock.errors import ProducerFencedError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.membership import Membership
 from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
 
 RefusedBy = Callable[[TaskId], OnRefused]
 """Returns what decides about the records of a task that the producer refuses."""
@@ -81,7 +90,8 @@ class ExactlyOnceOutput:
     the same member is right.
 
     A transaction that has failed is over, and the core learns of it later: what it asks for until then, but to abort,
-    is not done. Else offsets would be committed without the records that were lost.
+    is not done. Else offsets would be committed without the records that were lost. If the group has refused the
+    offsets, the membership learns it too: it may have ended.
     """
 
     def __init__(self, producer: TransactionalProducer, membership: Membership, refused_by: RefusedBy) -> None:
@@ -106,14 +116,15 @@ class ExactlyOnceOutput:
                     self._producer.send(output, self._refused_by(task))
                     return v.OutputLags() if self._producer.lags() else None
                 case v.CommitTransaction(offsets):
-                    return v.TransactionCommitted(self._producer.commit(offsets, self._committing_member()))
+                    return v.TransactionCommitted(self._commit(offsets))
                 case v.Flush():
                     raise AssertionError("A transaction is flushed by its commit.")
         except Exception as error:
             self._member = None
             self._has_failed = not isinstance(action, v.Abort)
             if isinstance(error, TaskMigratedError | RefusedOutputError):
-                return v.TransactionLost(error, is_fenced=isinstance(error, ProducerFencedError))
+                is_fenced = isinstance(error, ProducerFencedError) and self._membership.fenced()
+                return v.TransactionLost(error, is_fenced)
             return v.Failed(error)
         return None
 
@@ -123,6 +134,14 @@ class ExactlyOnceOutput:
         if self._member is None:
             raise TaskMigratedError("The instance is not a member of its group: its tasks belong to other instances.")
         return self._member
+
+    def _commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> dict[TopicPartition, int]:
+        member = self._committing_member()
+        try:
+            return self._producer.commit(offsets, member)
+        except CommitRefusedError as error:
+            self._membership.commit_refused(error.code, member)
+            raise
 
     def _committing_member(self) -> GroupIdentity:
         begun, now = self._take_member(), self._membership.identity()

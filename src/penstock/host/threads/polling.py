@@ -242,8 +242,8 @@ class Polling:
                 _log.error("%s", error)
             case v.CutOff():
                 _log.warning(
-                    "The coordinator of the group has not answered for session.timeout.ms. Processing stops until it "
-                    "does."
+                    "The coordinator of the group has not answered, and other instances may have the tasks of this "
+                    "one. Processing stops until it does."
                 )
             case v.Reconnected():
                 _log.warning("The coordinator of the group answers again. Processing continues.")

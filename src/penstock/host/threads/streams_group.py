@@ -157,10 +157,14 @@ class StreamsProtocol:
 
     def _described(self, answer: Message, member_id: str) -> m.StreamsMemberDescribed:
         [group] = answer["groups"]
+        tasks, has_twin = None, False
         for member in group["members"]:
             if member["member_id"] == member_id:
-                return m.StreamsMemberDescribed(group["error_code"], self._decode_tasks(member["assignment"]))
-        return m.StreamsMemberDescribed(group["error_code"])
+                tasks = self._decode_tasks(member["assignment"])
+            elif member["process_id"] == self._about["process_id"]:
+                # A life of this process that was killed is a member until its session ends, and stays at its epoch.
+                has_twin |= member["member_epoch"] == group["group_epoch"]
+        return m.StreamsMemberDescribed(group["error_code"], tasks, has_twin)
 
     def _decode_tasks(self, answer: Message) -> m.StreamsTasks:
         """Return the tasks of an assignment; those of partitions that this instance does not know yet are left out."""

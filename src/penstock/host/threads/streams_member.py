@@ -15,7 +15,8 @@ Rules:
 - A member joins with no tasks, because the coordinator gives what it had to others.
 - The coordinator tells an assignment once. After an answer was lost, the member asks for its assignment by
   StreamsGroupDescribe, behind a heartbeat that was answered: that shows only what the coordinator has written durably.
-- The epoch of the member is the generation of its commits. It may change while the tasks stay.
+- The epoch of the member is the generation of its commits. It may change while the tasks stay: where a commit is
+  refused for it, a heartbeat tells whether there is another one.
 - The coordinator decides on the session, and does not tell it: see `SESSION_MS`.
 """
 
@@ -61,15 +62,17 @@ class StreamsMember(m.GroupMember):
         self._is_reported = False
         self._must_acknowledge = False
         self._must_describe = False
+        self._must_look = False
+        """Whether to find out if another member has the process id of this one."""
         self._missing_since: int | None = None
         self._is_told = False
         """Whether a heartbeat has told that the application ends, for this member."""
         self._is_ending = False
 
-    def _join(self) -> list[m.Step]:
+    def _join(self, now: int) -> list[m.Step]:
         self.state, self._out, self._next_ms = State.JOINING, True, None
         self._tasks, self._is_reported = StreamsTasks(), False
-        self._must_acknowledge = self._must_describe = False
+        self._must_acknowledge = self._must_describe = self._must_look = False
         self._missing_since = None
         return [m.JoinStreamsGroup(self.member_id)]
 
@@ -83,9 +86,12 @@ class StreamsMember(m.GroupMember):
             case m.StreamsHeartbeatAnswered() if self.state in (State.JOINING, State.STABLE):
                 self._out = False
                 return self._heard(happening, now)
-            case m.StreamsMemberDescribed(code, tasks) if self.state is State.STABLE:
+            case m.StreamsMemberDescribed() if self.state is State.STABLE:
                 self._out = False
-                return self._described(code, tasks, now)
+                return self._described(happening, now)
+            case m.ProducerFenced():
+                self._must_look = True
+                return []
             case _:
                 return []
 
@@ -95,10 +101,9 @@ class StreamsMember(m.GroupMember):
         statuses = answer.statuses or {}
         if (error := self._obstacle(statuses, now)) is not None:
             return self._fail(error, now)
-        steps: list[m.Step] = [v.Reconnected()] if self._is_cut_off else []
-        self.state, self._is_cut_off, self.generation = State.STABLE, False, answer.epoch
+        steps = self._heard_of_coordinator(answer.sent_ms)
+        self.state, self.generation = State.STABLE, answer.epoch
         self._timing = replace(self._timing, heartbeat_ms=answer.heartbeat_ms or self._timing.heartbeat_ms)
-        self._session_until = answer.sent_ms + self._timing.session_ms
         self._next_ms = now + self._timing.heartbeat_ms
         if answer.endpoints is not None:
             self.endpoints = answer.endpoints
@@ -106,7 +111,7 @@ class StreamsMember(m.GroupMember):
             return [*steps, *self._told_to_end(statuses)]
         if answer.tasks is not None:
             self._take(answer.tasks)
-        elif self._must_describe:
+        elif self._must_describe or self._must_look:
             self._out = True
             return [*steps, m.DescribeStreamsMember(self.member_id)]
         is_ready = _NOT_READY.isdisjoint(statuses)
@@ -160,12 +165,13 @@ class StreamsMember(m.GroupMember):
         self._is_reported = True
         return [self._assigned(self._tasks.active, self._tasks.standby | self._tasks.warm_up)]
 
-    def _described(self, code: int, tasks: StreamsTasks | None, now: int) -> list[m.Step]:
-        if code != ErrorCode.none:
-            return self._refused(code, now)
-        if tasks is None:
-            return []  # the next heartbeat says why
-        self._take(tasks)
+    def _described(self, answer: m.StreamsMemberDescribed, now: int) -> list[m.Step]:
+        if answer.code != ErrorCode.none:
+            return self._refused(answer.code, now)
+        self.has_twin, self._must_look = answer.has_twin, False
+        if answer.tasks is None or not self._must_describe:
+            return []  # of a member that the group does not have, the next heartbeat says why
+        self._take(answer.tasks)
         return [*self._reported(is_ready=True), *self._freed(now)]
 
     def _freed(self, now: int) -> list[m.Step]:
@@ -173,7 +179,17 @@ class StreamsMember(m.GroupMember):
         is_free = self.state is State.STABLE and self._must_acknowledge and not self._pending and not self._out
         if not is_free:
             return []
-        self._must_acknowledge, self._out, self._next_ms = False, True, now + self._timing.heartbeat_ms
+        self._must_acknowledge = False
+        return self._ask_generation(now)
+
+    def _doubts(self) -> bool:
+        return self._out or self._doubted != self.generation
+
+    def _ask_generation(self, now: int) -> list[m.Step]:
+        """Send a heartbeat, whose answer has the epoch, unless one is on its way."""
+        if self._out or self.state is not State.STABLE:
+            return []
+        self._out, self._next_ms = True, now + self._timing.heartbeat_ms
         return [self._heartbeat()]
 
     def _refused(self, code: int, now: int, message: str = "") -> list[m.Step]:

@@ -175,7 +175,8 @@ class Share(NamedTuple):
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
     may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
     members that have one. shut_down_by: the member that has shut down the application, empty where none has: then there
-    are no tasks, and is_final is whether all members knew it before."""
+    are no tasks, and is_final is whether all members knew it before. has_twin: whether another member has the process
+    id of this one; all have joined for this plan, so it is no earlier life of this process."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId]
@@ -183,6 +184,7 @@ class Share(NamedTuple):
     is_final: bool
     endpoints: tuple[Endpoint, ...] = ()
     shut_down_by: str = ""
+    has_twin: bool = False
 
 
 @dataclass(frozen=True)
@@ -391,8 +393,10 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     endpoints = tuple(
         Endpoint(one.server, active[each], plan.standby[each]) for each, one in inputs.members.items() if one.server
     )
-    reported = inputs.members[name].candidate(name, data.version).owned
-    return Share(active[name], standbys, reported, not plan.waiting, endpoints)
+    mine = inputs.members[name]
+    has_twin = sum(one.process == mine.process for one in inputs.members.values()) > 1
+    reported = mine.candidate(name, data.version).owned
+    return Share(active[name], standbys, reported, not plan.waiting, endpoints, has_twin=has_twin)
 
 
 def _nothing(shut_down_by: str, is_final: bool) -> Share:

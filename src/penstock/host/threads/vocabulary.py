@@ -83,8 +83,9 @@ class ApplicationShutDown:
 
 @dataclass(frozen=True)
 class CutOff:
-    """Nobody has heard of the coordinator for the time of the session: others may have the tasks, or none. Nothing is
-    processed until `Reconnected`, `Assigned` or `MembershipLost`."""
+    """Others may have the tasks, or none: nobody has heard of the coordinator for the time of the session, or it has
+    refused a commit and the member has not heard why. Nothing is processed until `Reconnected`, `Assigned` or
+    `MembershipLost`."""
 
 
 @dataclass(frozen=True)
@@ -225,7 +226,8 @@ class TransactionCommitted:
 class TransactionLost:
     """What was sent since the last commit is to be made again: the transaction was refused and is over, since another
     instance has the tasks or the same transactional id, or the broker has ended it after transaction.timeout.ms; or
-    brokers refuse records. is_fenced: whether another producer was the reason."""
+    brokers refuse records. is_fenced: whether the producer of another instance was the reason, one that the
+    group has as a member."""
 
     error: Exception
     is_fenced: bool

@@ -9,8 +9,9 @@ import pytest
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import TaskMigratedError
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
-from penstock.host.threads.member import Member, SyncAnswered
+from penstock.host.threads.member import State, SyncAnswered
 from penstock.host.threads.output import ExactlyOnceOutput, OutputAction
 from penstock.host.threads.subscription import follow
 from penstock.host.threads.task_manager import ActiveTask
@@ -34,7 +35,7 @@ def commit_as_nobody(patch: pytest.MonkeyPatch) -> None:
 
 def commit_as_whoever_it_is_now(patch: pytest.MonkeyPatch) -> None:
     """Commit as the member of now, and join again before the tasks of the lost one are closed (R1)."""
-    lose = Member._lose
+    lose = ClassicMember._lose
 
     def committing(output: Any) -> GroupIdentity:
         now: GroupIdentity | None = output._membership.identity()
@@ -45,23 +46,24 @@ def commit_as_whoever_it_is_now(patch: pytest.MonkeyPatch) -> None:
     def lose_and_join(member: Any, why: str, now: int) -> Any:
         steps = lose(member, why, now)
         member._held = frozenset()
-        return [*steps, *member._join()] if member.state.value == "FENCED" else steps
+        return [*steps, *member._join(now)] if member.state.value == "FENCED" else steps
 
     patch.setattr(ExactlyOnceOutput, "_committing_member", committing)
-    patch.setattr(Member, "_lose", lose_and_join)
+    patch.setattr(ClassicMember, "_lose", lose_and_join)
 
 
 def rejoin_for_what_is_held(patch: pytest.MonkeyPatch) -> None:
     """Judge by what is held when the assignment arrives whether another join is needed (R2)."""
-    synced = Member._synced
+    synced = ClassicMember._synced
 
     def judged(member: Any, answer: SyncAnswered, now: int) -> Any:
         with pytest.MonkeyPatch.context() as context:
             held = member._held
-            context.setattr("penstock.host.threads.member.follow", lambda *of: follow(*of)._replace(reported=held))
+            planned = "penstock.host.threads.classic_member.follow"
+            context.setattr(planned, lambda *of: follow(*of)._replace(reported=held))
             return synced(member, answer, now)
 
-    patch.setattr(Member, "_synced", judged)
+    patch.setattr(ClassicMember, "_synced", judged)
 
 
 def restore_to_the_stable_end(patch: pytest.MonkeyPatch) -> None:
@@ -138,7 +140,19 @@ def keep_what_was_sent_before_an_error(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ExactlyOnceOutput, "do", keeping)
 
 
+def wait_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
+    """Wait for the answer to JoinGroup or SyncGroup as long as the connection is open."""
+    due_ms, tick = ClassicMember.due_ms, ClassicMember._tick
+
+    def waits(member: Any) -> bool:
+        return member.state in (State.JOINING, State.SYNCING)
+
+    patch.setattr(ClassicMember, "due_ms", lambda member: None if waits(member) else due_ms(member))
+    patch.setattr(ClassicMember, "_tick", lambda member, now: [] if waits(member) else tick(member, now))
+
+
 FAULTS = (
+    wait_for_a_lost_answer,
     commit_as_nobody,
     commit_as_whoever_it_is_now,
     rejoin_for_what_is_held,

@@ -85,7 +85,7 @@ class Group:
             reply(m.JoinAnswered(self._is_current(member_id, self.generation)))
             return
         member = known
-        is_new = member.subscription != subscription or member_id == self.leader
+        is_new = member.subscription != subscription or (member_id == self.leader and self.phase == "STABLE")
         member.subscription, member.joining = subscription, reply
         if self.phase in ("STABLE", "SYNCING") and not is_new:
             self._answer_join(member_id, member)  # the answer to the same join was lost
@@ -150,11 +150,11 @@ class Group:
         return member
 
     def _watch(self, member_id: str, member: _Member) -> None:
-        """Count the member out when its session ends; that of one whose join waits does not end."""
+        """Count the member out when its session ends; that of one which waits for others does not end."""
         if self.members.get(member_id) is not member:
             return
         left = member.expires - self.world.now
-        if left <= 0 and member.joining is None:
+        if left <= 0 and member.joining is None and member.syncing is None:
             self.world.note("group", f"counts {member_id} out")
             self._remove(member_id)
         else:
@@ -211,4 +211,5 @@ class Group:
         for name, member in self.members.items():
             if member.syncing is not None:
                 reply, member.syncing = member.syncing, None
+                member.expires = self.world.now + self.session_ms
                 reply(m.SyncAnswered(code, self._assignments.get(name, b"")))

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
+from penstock.client.sockets.offsets import COUNTED_OUT
 from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
@@ -21,6 +22,7 @@ from penstock.host.purging import RecordPurge
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance, Phase, Settings
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.processing import TaskAction, TaskRunner
@@ -44,6 +46,7 @@ from tests.host.threads.simulation.clients import (
     SimulatedFetcher,
     SimulatedTransactionalProducer,
 )
+from tests.host.threads.simulation.group import Reply
 from tests.host.threads.simulation.workers import Deaths, SimulatedWorker, starter
 from tests.host.threads.simulation.world import Killed, World
 
@@ -53,10 +56,11 @@ T = TypeVar("T")
 SESSION_MS, HEARTBEAT_MS = 6_000, 1_000
 _COMMIT = (Phase.PREPARING, Phase.WRITING, Phase.COMMITTING, Phase.APPLYING)
 _ANSWER_MS = 5_000
+_PATIENCE_MS = 600_000
+"""Until a member gives up what waits for others; longer than a simulation."""
 _COMMIT_MS = 30_000
 _PURGE_MS = 3_000
 _STANDBY_MS = 300
-_COUNTED_OUT = (ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id)
 _SMALL_LAG, _LARGE_LAG, _PROBING_MS = 5, 10_000, 4_000
 
 
@@ -201,6 +205,7 @@ class Process:
         """Forget the strike that is to come."""
         self._strike = None
         self.deaths.spare()
+        self.membership.spare()
 
     def step(self) -> None:
         """Let the process be struck here, if it is to be; raises Killed if that kills it."""
@@ -476,8 +481,11 @@ class SimulatedMembership:
         self._world = process.world
         lag = _SMALL_LAG if standbys else _LARGE_LAG  # a small one makes warm-ups
         self._rules = Rules(layout.groups, layout.stateful, standbys, lag)
-        self.member = m.Member(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS), instance)
+        self.member = ClassicMember(self._rules, m.Timing(SESSION_MS, HEARTBEAT_MS, probing_ms=_PROBING_MS), instance)
         self._request = 0
+        self._asked: tuple[Callable[[Reply], None], int] | None = None
+        self._rebalance_strike: tuple[int, Callable[[], None]] | None = None
+        self._deaf_until = 0
         self._lost_is_told = False
         self._due: int | None = None
         self._inbox: _Lane[m.Happening] = _Lane(process, self._happen)
@@ -497,6 +505,13 @@ class SimulatedMembership:
     def give_up(self, tasks: frozenset[TaskId], assignments: int) -> None:
         self._inbox.put(m.GivenUp(tasks, assignments))
 
+    def commit_refused(self, code: int, member: GroupIdentity) -> None:
+        self._inbox.put(m.CommitRefused(code, member.member_id, member.generation))
+
+    def fenced(self) -> bool:
+        self._inbox.put(m.ProducerFenced())
+        return self.member.has_twin
+
     def step_back(self, error: Exception) -> None:
         self._inbox.put(m.Stalled(error))
 
@@ -514,7 +529,32 @@ class SimulatedMembership:
         self._request += 1
         self._inbox.put(m.Disconnected())
 
+    def lose_answers(self) -> None:
+        """Let nothing arrive for some time, though the connection stays open and requests arrive."""
+        self._deaf_until = self._world.now + self._world.random.choice((10, 1_000, SESSION_MS, 2 * SESSION_MS))
+
+    def strike_in(self, steps: int, strike: Callable[[], None]) -> None:
+        """Strike the process behind some more steps of rebalances: what it sends for them, and what it hears."""
+        self._rebalance_strike = steps, strike
+
+    def spare(self) -> None:
+        """Forget the strike that is to come, and hear again."""
+        self._rebalance_strike, self._deaf_until = None, 0
+
+    def _step(self) -> None:
+        """Let the process be struck here, if it is to be; raises Killed if that kills it."""
+        if self._rebalance_strike is None:
+            return
+        left, strike = self._rebalance_strike
+        self._rebalance_strike = (left - 1, strike) if left else None
+        if not left:
+            strike()
+        if not self._process.is_alive:
+            raise Killed
+
     def _happen(self, happening: m.Happening) -> None:
+        if isinstance(happening, m.JoinAnswered | m.SyncAnswered):
+            self._step()
         for step in self.member.handle(happening, self._world.now):
             self._do(step)
         due = self.member.due_ms()
@@ -528,7 +568,7 @@ class SimulatedMembership:
             self._happen(m.Tick())
 
     def _do(self, step: m.Step) -> None:
-        group, reply = self._process.broker.group, self._expected()
+        group = self._process.broker.group
         match step:
             case v.Assigned() | v.MembershipLost() | v.MembershipRefused():
                 self._lost_is_told = not isinstance(step, v.Assigned)
@@ -555,16 +595,22 @@ class SimulatedMembership:
                     shuts_down=shuts_down,
                 )
                 content = encode_subscription(subscription, self._rules)
-                self._send(lambda: group.join(member_id, content, reply, self._instance), _ANSWER_MS * 20)
+                self._step()
+                self._send(lambda reply: group.join(member_id, content, reply, self._instance), _PATIENCE_MS)
+                self._step()
             case m.Sync(member_id, generation, assignments):
-                self._send(lambda: group.sync(member_id, generation, assignments, reply), _ANSWER_MS * 20)
+                self._step()
+                self._send(lambda reply: group.sync(member_id, generation, assignments, reply), _PATIENCE_MS)
+                self._step()
             case m.Heartbeat(member_id, generation):
                 sent = self._world.now
-                self._send(lambda: group.heartbeat(member_id, generation, sent, reply))
+                self._send(lambda reply: group.heartbeat(member_id, generation, sent, reply))
             case m.LeaveGroup(member_id):
-                self._send(lambda: group.leave(member_id, reply))
+                self._send(lambda reply: group.leave(member_id, reply))
             case m.FindAgain():
                 self._request += 1
+            case m.AskAgain() if self._asked is not None:
+                self._send(*self._asked)
 
     def _expected(self) -> Callable[[m.Happening], None]:
         """Return what takes the answer to the next request."""
@@ -578,13 +624,16 @@ class SimulatedMembership:
                 self._happen(happening)
 
         def reply(happening: m.Happening) -> None:
+            if self._world.now < self._deaf_until:
+                return
             if self._world.chance(0.02) and not self._world.is_calm:
                 happening = m.Disconnected()  # the answer is lost with its connection
             self._process.later(self._world.random.randrange(1, 5), lambda: take(happening))
 
         return reply
 
-    def _send(self, request: Callable[[], None], patience_ms: int = _ANSWER_MS) -> None:
+    def _send(self, request: Callable[[Reply], None], patience_ms: int = _ANSWER_MS) -> None:
+        self._asked, reply = (request, patience_ms), self._expected()
         self._request += 1
         number, world = self._request, self._world
 
@@ -596,7 +645,7 @@ class SimulatedMembership:
         if world.now < self._process.broker.refuses_until:
             self._process.later(5, give_up)
             return
-        world.after(world.random.randrange(1, 5), request)
+        world.after(world.random.randrange(1, 5), lambda: request(reply))
         self._process.later(patience_ms, give_up)
 
     def _ends(self) -> dict[TaskId, int]:
@@ -620,7 +669,7 @@ class SimulatedMembership:
                 self._lost_is_told = True
                 self._process.post(v.MembershipLost(TaskMigratedError("The instance is no member.")))
             return
-        generation, state, member_id = member.generation, member.state, member.member_id
+        generation, member_id = member.generation, member.member_id
         random, broker = self._world.random, self._process.broker
 
         def ask() -> None:
@@ -636,14 +685,13 @@ class SimulatedMembership:
             if code == ErrorCode.none:
                 self._process.post(v.OffsetsCommitted())
                 return
-            is_changing = code == ErrorCode.illegal_generation and (
-                state is not m.State.STABLE or member.generation != generation
-            )
-            if code in _COUNTED_OUT and not is_changing:
-                self._happen(m.CommitRefused(code))
-            elif self._world.now >= deadline:
+            is_late = self._world.now >= deadline
+            if code in COUNTED_OUT:
+                refused = m.CommitRefused(code, member_id, generation)
+                self._happen(m.Stalled(KafkaError("The offsets are refused.")) if is_late else refused)
+            elif is_late:
                 self._process.post(v.Failed(KafkaError("The offsets could not be committed.")))
-            else:
-                self._process.later(20, lambda: self._commit(offsets, deadline, losses))
+                return
+            self._process.later(20, lambda: self._commit(offsets, deadline, losses))
 
         self._world.after(random.randrange(1, 5), ask)

@@ -50,7 +50,15 @@ _STORMS = (
         (15_000, 16_000, ("join",)),
     ),
 )
-"""Strikes that come together: when (ms), and which; some of them strike the same process as the one before."""
+"""Strikes that come together: when (ms), and which; some of them strike the same process as the one before, some the
+leader of the group, and some between two steps of a rebalance."""
+_REBALANCES = (
+    ((0, 1, ("kill rebalance leader", "lose rebalance leader", "stop rebalance leader")), (1, 2, ("join",))),
+    ((0, 1, ("lose rebalance", "kill rebalance")), (1, 2, ("lose rebalance leader",)), (2, 3, ("join", "close"))),
+    ((0, 1, ("lose now", "lose rebalance")), (500, 8_000, ("join", "kill", "close"))),
+)
+"""Storms of some simulations besides."""
+_STEPS_OF_A_REBALANCE = 14
 
 
 class FailedSimulationError(AssertionError):
@@ -98,6 +106,7 @@ class Simulation:
             "slow": self._slow,
             "close": Process.close,
             "die": self._die,
+            "lose": lambda process: process.membership.lose_answers(),
         }
 
     def run(self) -> None:
@@ -127,7 +136,10 @@ class Simulation:
         lots = sorted(random.randrange(len(records)) for _ in times[1:])
         for time, start, stop in zip(times, [0, *lots], [*lots, len(records)], strict=True):
             world.after(time, partial(self._write, start, stop))
-        for storm in random.sample(_STORMS, random.choice((1, 2, 2, 3))):
+        storms = random.sample(_STORMS, random.choice((1, 2, 2, 3)))
+        if self.seed % 10 in (2, 6, 8, 9):
+            storms += random.choices(_REBALANCES, k=3)
+        for storm in storms:
             began = random.randrange(TROUBLE_MS // 2)
             for least, most, kinds in storm:
                 world.after(began + random.randrange(least, most), partial(self._strike, random.choice(kinds)))
@@ -164,6 +176,9 @@ class Simulation:
             process = self._struck
         if "other" in how and process is self._struck:
             process = self._processes[-1] if self._processes else None
+        if "leader" in how:
+            leader = self._broker.group.leader
+            process = next((one for one in self._processes if one.membership.member.member_id == leader), process)
         self._struck = process
         world.note("strike", f"{kind} {process.name if process else ''}")
         if what == "refuse":
@@ -174,7 +189,9 @@ class Simulation:
             self._start(Disk(self._name()))
         elif process is not None:
             strike = partial(self._strikes.get(what, _disconnect), process)
-            if "now" in how or world.chance(0.1):
+            if "rebalance" in how:
+                process.membership.strike_in(random.randrange(_STEPS_OF_A_REBALANCE), strike)
+            elif "now" in how or world.chance(0.1):
                 strike()
             else:
                 process.strike_in(random.randrange(3 if "soon" in how else 9), world.chance(0.8), strike)
