@@ -227,6 +227,30 @@ def test_two_years_against_two_days_give_what_the_test_driver_gives(
     assert output_by_key(runner, prefix) == expected_by_key(years_and_days(prefix), prefix, rows)
 
 
+def minutes_by_user(prefix: str) -> Topology:
+    """Counts by minute and user, behind a change of the key."""
+    builder = StreamsBuilder()
+    moved = builder.stream(f"{prefix}-days", Consumed.with_(key_serde=STRING, value_serde=STRING)).group_by(
+        lambda key, value: value, Grouped.with_(key_serde=STRING, value_serde=STRING)
+    )
+    counts = moved.windowed_by(TimeWindows.of_size_with_no_grace(MINUTE_MS)).count()
+    counts.to_stream().map(lambda key, count: (key.key, str(count))).to(f"{prefix}-out", TEXT_OUT)
+    return builder.build()
+
+
+def test_history_of_several_partitions_is_in_its_windows_behind_a_repartition_topic(
+    runner: Runner, start: Callable[..., Program], application: str, prefix: str
+) -> None:
+    rows = [InputRecord(b"k", f"user{n % 3}".encode(), 20_000 * n, n % PARTITIONS) for n in range(1, 400)]
+    runner.write(f"{prefix}-days", rows)
+    config = runner.config(application, {"statestore.cache.max.bytes": 0})
+    start(minutes_by_user(prefix), config).run_to_end()
+    output = output_by_key(runner, prefix)
+    assert {user: len(counts) for user, counts in output.items()} == {f"user{n}": 133 for n in range(3)}
+    for counts in output.values():
+        assert [time for _, time in counts] == sorted(time for _, time in counts)
+
+
 def test_final_results_leave_when_their_windows_close_and_once(
     runner: Runner, start: Callable[..., Program], application: str, prefix: str
 ) -> None:

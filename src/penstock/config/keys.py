@@ -417,8 +417,9 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(0),
             3_600_000,
             "medium",
-            "First step (ms) in the search for the common time up to which an epoch that cannot read everything reads "
-            "topics that meet in a task; 0: no common time.",
+            "On Spark, first step (ms) in the search for the common time up to which an epoch that cannot read "
+            "everything reads topics that meet in a task. On threads, the age (ms) from which on records are read "
+            "together in time by the tasks that feed a repartition topic. 0: no common time.",
         ),
         ConfigKey(
             "penstock.held.max.bytes",

@@ -57,6 +57,7 @@ from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshot
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
 from penstock.host.threads.task_threads import TaskThreads
+from penstock.host.threads.time_rounds import aligned_partitions
 from penstock.host.threads.unread import planned_ends
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
@@ -397,6 +398,7 @@ class ThreadsHost:
             events,
             processing.turns,
             processing.worker_of,
+            aligned_partitions(layout),
         )
         opened.callback(polling.close)
         self._queries.begin(

@@ -13,7 +13,7 @@ thread calls it. The rules:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -26,9 +26,10 @@ from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.planned_end import PlannedEnd
 from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
+from penstock.host.threads.time_rounds import feeding_topics
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
-from penstock.record import TopicPartition
+from penstock.record import PartitionBatch, TopicPartition
 
 MAX_POLL_INTERVAL_MS = 300_000
 """The default of max.poll.interval.ms."""
@@ -126,7 +127,8 @@ class Instance:
         self._layout = layout
         self._settings = settings
         self._planned = PlannedEnd(until)
-        self._tasks = TaskManager(layout.config, settings.limits, worker_of)
+        feeding = feeding_topics(layout.topology, layout.config)
+        self._tasks = TaskManager(layout.config, settings.limits, worker_of, feeding)
         self.waiting = self._tasks.waiting
         """Returns how much has arrived and waits for each task, or in it."""
         self._assigned: frozenset[TaskId] | None = None
@@ -172,8 +174,10 @@ class Instance:
         """What the instance is doing."""
         return self._phase
 
-    def handle(self, event: v.Event, now: int) -> list[v.Action]:
-        """Return what is to be done after `event`, at `now` (ms), in this order."""
+    def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
+        """Return what is to be done after `event`, at `now` (ms), in this order. ahead_ms: how much the wall clock is
+        ahead of `now`."""
+        self._tasks.alignment.ahead_ms = ahead_ms
         if self._phase is Phase.ENDED:
             return []
         self._now = now
@@ -196,7 +200,7 @@ class Instance:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
         times = [self._retry_at]
         if self._phase is Phase.RUNNING:
-            times += [*self._retries.values(), self._planned.next_look_ms(self._tasks)]
+            times += [*self._retries.values(), None if self._has_changes() else self._planned.next_look_ms(self._tasks)]
         if self.wants_records() and not self._paused and not self._is_cut_off:
             times.append(self._tasks.next_due_ms())
         if self._phase is Phase.RUNNING and self._has_changes() and not self._is_cut_off:
@@ -240,7 +244,7 @@ class Instance:
             case v.OffsetsCommitted():
                 self._offsets_committed()
             case v.TransactionCommitted(ends):
-                self._ends_written = ends
+                self._sent_is_durable(ends)
                 self._offsets_committed()
             case v.TransactionLost(error, is_fenced):
                 self._transaction_lost(error, is_fenced, now)
@@ -400,8 +404,12 @@ class Instance:
         self._has_processed |= event.records > 0
         if event.uncommitted_bytes > self._layout.config["penstock.uncommitted.max.bytes"]:
             self._commit_requested = True
-        if event.output and self._phase in (Phase.RUNNING, Phase.QUIESCING):
-            self._do(v.Send(event.output, event.task))
+        if self._phase in (Phase.RUNNING, Phase.QUIESCING):
+            self._send(event.task, self._tasks.alignment.sends(event.task, event.output))
+
+    def _send(self, task: TaskId, output: Sequence[PartitionBatch]) -> None:
+        if output:
+            self._do(v.Send(output, task))
 
     # ---------------------------------------- commit
 
@@ -413,6 +421,8 @@ class Instance:
         return [task for task in self._tasks if task.state is TaskState.RUNNING and not self._keeps(task.id)]
 
     def _wants_commit(self, now: int) -> bool:
+        if self._tasks.alignment.is_going_on(now) and not self._paused:
+            return False
         if self._closing is not None:
             return True
         if self._is_cut_off:
@@ -425,6 +435,8 @@ class Instance:
         return due or self._commit_requested or self._planned.is_at_rest(self._tasks)
 
     def _prepare(self, now: int) -> None:
+        for task, output in self._tasks.alignment.release():
+            self._send(task, output)
         self._offsets = {}
         self._committing = {task.id for task in self._tasks if task.changed and task.state is TaskState.RUNNING}
         self._waiting_for = set(self._committing)
@@ -441,8 +453,7 @@ class Instance:
         if self._phase is not Phase.PREPARING:
             return
         self._offsets.update(self._tasks[event.task].committable(event.offsets))
-        if event.output:
-            self._do(v.Send(event.output, event.task))
+        self._send(event.task, event.output)
         if self._waiting_for:
             return
         if not self._offsets:  # only the global stores have changed, which needs no member of the group
@@ -458,9 +469,13 @@ class Instance:
     def _written(self, ends: Mapping[TopicPartition, int]) -> None:
         if self._phase is not Phase.WRITING:
             return
-        self._ends_written = ends
+        self._sent_is_durable(ends)
         self._phase = Phase.COMMITTING
         self._do(v.CommitOffsets(dict(self._offsets)))
+
+    def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._ends_written = ends
+        self._tasks.written(ends)
 
     def _offsets_committed(self) -> None:
         if self._phase is not Phase.COMMITTING:
@@ -531,6 +546,7 @@ class Instance:
         self._error = self._error or error
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
+        self._tasks.alignment.forget()
         self._phase, self._retry_at = Phase.DROPPING, None
 
     def _failed(self, error: BaseException, id: TaskId | None) -> None:
@@ -688,6 +704,8 @@ class Instance:
         if not self._paused and not self._is_cut_off:
             while (run := self._tasks.next_run(now)) is not None:
                 self._do(run)
+            for task, output in self._tasks.alignment.released():
+                self._send(task, output)
         if self.wants_records() and (pause := self._tasks.to_pause()):  # else nothing is fetched
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():

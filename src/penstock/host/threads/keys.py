@@ -62,7 +62,6 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "penstock.determinism.check.epochs": _EPOCHS,
     "penstock.held.max.bytes": "set penstock.buffer.max.bytes",
     "penstock.manifests.retained": _CHECKPOINT,
-    "penstock.max.skew.ms": _EPOCHS,
     "penstock.poll.ms": "set poll.ms",
     "penstock.query.refresh.ms": "queries see each write, or each commit, at once",
     "penstock.row.max.bytes": _SPARK,

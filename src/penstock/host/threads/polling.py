@@ -91,10 +91,12 @@ class Polling:
         events: queue.SimpleQueue[v.Event],
         turns: TopologyTurns | None = None,
         worker_of: WorkerOf = lambda _: 0,
+        aligned: frozenset[TopicPartition] = frozenset(),
     ) -> None:
-        """Take what the loop works with. clocks: the core lives by the elapsed time, tasks by the
-        wall clock. poll_ms: longest wait for records when nothing is in flight. awaitable: the
-        partitions of tasks that read several, whose ends the core wants to know. figures: counts and measures.
+        """Take what the loop works with. clocks: the core lives by the elapsed time, tasks by the wall clock. poll_ms:
+        longest wait for records when nothing is in flight. awaitable: the partitions of tasks that read several, whose
+        ends the core wants to know. aligned: others of which it wants to know how far they can be read. figures: counts
+        and measures.
         events: for the core, of all threads. turns: that runs take, for which others wait no longer when there is
         nothing to run, and among which the flushes of commits count; None if they take none. worker_of: as for the
         core."""
@@ -109,6 +111,7 @@ class Polling:
         """How much (ms) the wall clock of each task is ahead of the core's, as of its last action."""
         self._poll_ms = poll_ms
         self._awaitable = awaitable
+        self._with_ends = awaitable | aligned
         self._events = events
         self._positions: dict[TopicPartition, int] = {}
         self._next: dict[TopicPartition, int] = {}
@@ -215,7 +218,7 @@ class Polling:
         return {p: end for p, end in reached.items() if p in self._awaitable or end > self._next.get(p, -1)}
 
     def _look_at_ends(self) -> None:
-        wanted = self._awaitable & self._positions.keys()
+        wanted = self._with_ends & self._positions.keys()
         if wanted:
             ends = self._consumer.known_ends(wanted)
             if ends != self._ends:
@@ -252,7 +255,9 @@ class Polling:
             case _:
                 pass
         self._figures.take(event)
-        actions = self._instance.handle(self._by_core(event), self._clocks.elapsed.milliseconds())
+        now_ms = self._clocks.elapsed.milliseconds()
+        ahead_ms = self._clocks.wall.milliseconds() - now_ms
+        actions = self._instance.handle(self._by_core(event), now_ms, ahead_ms)
         is_running, number = self._instance.phase is Phase.RUNNING, self._figures.commit.number
         if is_running:  # before the tasks run on, whose records are in the next commit
             self._figures.commit_ended(self._clocks.wall.milliseconds())

@@ -15,9 +15,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
+from penstock.host.threads.time_rounds import TimeAlignment
 from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, Run
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -71,6 +73,8 @@ class ActiveTask:
         """The next offset of each partition to arrive."""
         self.held: Mapping[TopicPartition, BufferSize] = {}
         """What waits in the task itself, by partition, of those that have any."""
+        self.times: dict[TopicPartition, int] = {}
+        """The timestamp of the last record of each partition that has arrived (ms)."""
         self._idle_ms = idle_ms
         self._slice_ns = slice_ms * 1_000_000
         self._looks_again = False
@@ -88,13 +92,23 @@ class ActiveTask:
         """The partitions that the task reads."""
         return frozenset(self._queues)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether records of the partitions can arrive."""
+        return self.state is TaskState.RUNNING
+
+    @property
+    def most(self) -> int:
+        """How many records of a partition the next run takes at most."""
+        return self._most
+
     def reset(self) -> None:
         """Forget what has arrived and where it stands: it is opened again."""
         for queue in self._queues.values():
             queue.clear()
         self._bytes = dict.fromkeys(self._queues, 0)
         self._records, self._weight = dict.fromkeys(self._queues, 0), 0
-        self.positions, self.held = {}, {}
+        self.positions, self.held, self.times = {}, {}, {}
         self.due_ms, self.changed, self._looks_again = None, False, False
         self.is_out, self.passed_over = False, 0
 
@@ -107,11 +121,35 @@ class ActiveTask:
             self._records[partition] += len(batch)
             self._weight += len(batch)
             self.positions[partition] = int(batch.offsets[-1]) + 1
+            self.times[partition] = int(batch.timestamps[-1])
 
     def look_again(self) -> None:
         """Let the task check whether waiting records may be processed now; behind what it does already, which began
         before."""
         self._looks_again = True
+
+    def heads(self) -> dict[TopicPartition, int]:
+        """Return the timestamp (ms) of the first record of each partition of which records wait for the task."""
+        return {partition: int(queue[0].timestamps[0]) for partition, queue in self._queues.items() if queue}
+
+    def time_of(self, partition: TopicPartition, number: int) -> int:
+        """Return the timestamp (ms) of that record of a partition, counted from 1, of those that wait for the task; of
+        the last one if there are not so many."""
+        for batch in self._queues[partition]:
+            if number <= len(batch):
+                return int(batch.timestamps[number - 1])
+            number -= len(batch)
+        return int(self._queues[partition][-1].timestamps[-1])
+
+    def records_until(self, partition: TopicPartition, until_ms: int) -> int:
+        """Return how many records of a partition wait for the task before the first one that is later (ms)."""
+        count = 0
+        for batch in self._queues[partition]:
+            later = batch.timestamps > until_ms
+            if later.any():
+                return count + int(later.argmax())
+            count += len(batch)
+        return count
 
     def records(self, partition: TopicPartition) -> int:
         """Return how many records of `partition` wait, for the task or in it."""
@@ -150,8 +188,12 @@ class ActiveTask:
         """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
         if self.state is not TaskState.RUNNING or self.busy:
             return False
+        return self.has_more_than_records(now) or self.weight(most_held) > 0
+
+    def has_more_than_records(self, now: int) -> bool:
+        """Return whether the task has something to do though no record is given to it."""
         is_due = self.due_ms is not None and self.due_ms <= now
-        return is_due or self.weight(most_held) > 0 or (self._looks_again and bool(self.held))
+        return is_due or (self._looks_again and bool(self.held))
 
     def weight(self, most_held: int) -> int:
         """Return how many records wait for the task that may be given to it. most_held: see `next_run`."""
@@ -167,18 +209,26 @@ class ActiveTask:
         held = self.held.get(partition)
         return held is None or held.records <= most_held
 
-    def next_run(self, ends: Mapping[TopicPartition, int], now: int, most_held: int) -> Run:
+    def next_run(
+        self,
+        ends: Mapping[TopicPartition, int],
+        now: int,
+        most_held: int,
+        share: Mapping[TopicPartition, int] | None = None,
+    ) -> Run:
         """Return the next run of the task, which is busy from now on.
 
         Args:
             ends: how far partitions can be read.
             now: wall clock (ms).
             most_held: a partition of which the task holds more records gets none.
+            share: how many records of each partition it may take, None for any number.
         """
+        most = dict.fromkeys(self._queues, self._most) if share is None else share
         records = [
-            (partition, self._take(partition, self._most))
+            (partition, self._take(partition, min(self._most, most[partition])))
             for partition, queue in self._queues.items()
-            if queue and self._may_take(partition, most_held)
+            if queue and most[partition] and self._may_take(partition, most_held)
         ]
         self._run_is_full = any(len(batch) == self._most for _, batch in records)
         self.busy = self.is_out = self.changed = True
@@ -232,8 +282,16 @@ class ActiveTask:
 class TaskManager:
     """The active tasks of an instance, and which of them runs next."""
 
-    def __init__(self, config: StreamsConfig, limits: Limits, worker_of: WorkerOf = lambda _: 0) -> None:
-        """Start without tasks. worker_of: returns the worker of an open task; by default there is one."""
+    def __init__(
+        self,
+        config: StreamsConfig,
+        limits: Limits,
+        worker_of: WorkerOf = lambda _: 0,
+        feeding: Mapping[int, frozenset[str]] = MappingProxyType({}),
+    ) -> None:
+        """Start without tasks. worker_of: returns the worker of an open task; by default there is one. feeding: the
+        sub-topologies whose tasks read history together (`time_rounds.feeding_topics`)."""
+        self.alignment = TimeAlignment(feeding, config["penstock.max.skew.ms"])
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
         self._slice_ms: int = config["penstock.task.slice.ms"]
@@ -241,6 +299,7 @@ class TaskManager:
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._readers: dict[TopicPartition, ActiveTask] = {}
         self._ends: dict[TopicPartition, int] = {}
+        self._written: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
 
     def __iter__(self) -> Iterator[ActiveTask]:
@@ -259,11 +318,13 @@ class TaskManager:
         """Add a task."""
         task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, self._slice_ms)
         self._readers.update(dict.fromkeys(task.partitions, task))
+        self.alignment.add(task)
         return task
 
     def remove(self, id: TaskId) -> None:
         """Remove a task."""
         task = self._tasks.pop(id)
+        self.alignment.remove(id)
         for partition in task.partitions:
             self._readers.pop(partition, None)
             self._paused.discard(partition)
@@ -292,13 +353,20 @@ class TaskManager:
             task = self._readers.get(partition)
             if task is not None:
                 task.look_again()
-        self._ends.update(ends)
+        self._ends.update({p: max(end, self._written.get(p, 0)) for p, end in ends.items()})
+
+    def written(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Take where records that the instance has written end: earlier than by a fetch, it is known of partitions that
+        its tasks read."""
+        self._written.update({p: end for p, end in ends.items() if p in self._readers})
+        self.know_ends(self._written)
 
     def next_run(self, now: int) -> Run | None:
         """Return the next run of the task for which most waits, or which others have been preferred to for long; None
         if no task has anything to do whose worker runs nothing."""
         most_held = self._most_held()
         ready = [task for task in self._tasks.values() if task.is_ready(now, most_held)]
+        ready = self.alignment.admitted(ready, self._ends, now)
         if ready:
             free = self._free()
             ready = [task for task in ready if self._worker_of(task.id) in free]
@@ -314,7 +382,7 @@ class TaskManager:
         for task in ready:
             if self._worker_of(task.id) == worker:
                 task.passed_over += 1
-        return chosen.next_run(self._ends, now, most_held)
+        return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen))
 
     def _free(self) -> set[int]:
         """Return the workers with open tasks that run nothing."""
@@ -335,8 +403,8 @@ class TaskManager:
 
     def next_due_ms(self) -> int | None:
         """Return when the first task has something to do though no record arrives (ms)."""
-        due = (t.due_ms for t in self._tasks.values() if t.state is TaskState.RUNNING and not t.busy)
-        return min((time for time in due if time is not None), default=None)
+        due = [t.due_ms for t in self._tasks.values() if t.state is TaskState.RUNNING and not t.busy]
+        return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
 
     def is_idle(self, now: int) -> bool:
         """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
@@ -370,7 +438,7 @@ class TaskManager:
             return frozenset()
         if self._waiting_bytes() <= self._limits.bytes // 2:
             most = self._limits.records // 2
-        elif self._any_holds():
+        elif self._any_holds() or self.alignment.waits():
             most = 0
         else:
             return frozenset()

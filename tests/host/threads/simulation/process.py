@@ -30,6 +30,7 @@ from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, 
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.host.threads.task_manager import Limits, WorkerOf
+from penstock.host.threads.time_rounds import aligned_partitions
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
 from penstock.plan.subtopology import TaskId
@@ -145,6 +146,7 @@ class Process:
         self._output: Output | None = None
         shared = [group for group in layout.groups.values() if len(group) > 1]
         self._awaitable = frozenset(partition for group in shared for partition in group)
+        self._awaitable |= aligned_partitions(layout)
         self._ends: Mapping[TopicPartition, int] = {}
         self._events: deque[v.Event] = deque()
         self._is_polling = True

@@ -185,6 +185,7 @@ def _config(program: Program, cache_bytes: int) -> StreamsConfig:
         "penstock.restart.backoff.ms": 100,
         "penstock.restart.backoff.max.ms": 1_000,
         "penstock.restart.max.attempts": 1_000,
+        "penstock.max.skew.ms": 1,  # what comes later than 12 s is history
     }
     return StreamsConfig(settings, environment={})
 

@@ -12,21 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from penstock.host.record_time import topics_with_own_time
 from penstock.host.spark.protocol.placement import Placement
-from penstock.plan.subtopology import BuiltTopology, SourceSpec
-from penstock.processor.timestamps import (
-    fail_on_invalid_timestamp,
-    log_and_skip_on_invalid_timestamp,
-    use_partition_time_on_invalid_timestamp,
-)
-
-_OF_RECORDS = (
-    None,
-    fail_on_invalid_timestamp,
-    log_and_skip_on_invalid_timestamp,
-    use_partition_time_on_invalid_timestamp,
-)
-"""Extractors that use the timestamp of a record if it is valid."""
+from penstock.plan.subtopology import BuiltTopology
 
 USED_SHARE = 0.8
 """An epoch that cannot read everything uses at least this share of its quota if the times allow it; a higher share
@@ -40,14 +28,7 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
     """Return the broker topics that advance together: those that meet others in some task."""
     if config["penstock.max.skew.ms"] == 0:
         return frozenset()
-    own_time = {
-        topic
-        for spec in topology.subtopologies
-        for node in spec.nodes
-        if isinstance(node, SourceSpec) and not node.repartition
-        for topic in node.topics
-        if (node.timestamp_extractor or config["default.timestamp.extractor"]) not in _OF_RECORDS
-    }
+    own_time = topics_with_own_time(topology, config)
     groups: list[frozenset[str]] = []
     for spec in topology.subtopologies:
         meeting = frozenset[str]().union(*(placement.upstream[topic] for topic in spec.source_topics))
