@@ -46,7 +46,7 @@ class _Core:
     def next_due_ms(self) -> int | None:
         return None
 
-    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+    def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
         self.seen.append(event)
         match event:
             case v.Assigned():
@@ -120,7 +120,7 @@ class _Following:
     def next_due_ms(self) -> int | None:
         return None
 
-    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+    def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
         self.seen.append(event)
         match event:
             case v.Assigned():
@@ -197,7 +197,7 @@ class _Committing:
     def next_due_ms(self) -> int | None:
         return None
 
-    def handle(self, event: v.Event, now: int) -> list[v.Action]:
+    def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
         return [v.End(None)] if isinstance(event, v.Prepared) else [v.Prepare(TASK, now)]
 
 
