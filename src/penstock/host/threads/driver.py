@@ -50,11 +50,12 @@ from penstock.host.threads import resetting
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.fetch_bounds import consumer_bounds, limits
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
-from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
+from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.plan_check import partitions_with_state, refused_plan
@@ -425,7 +426,7 @@ class ThreadsHost:
         shared = {group for group in layout.groups.values() if len(group) > 1}
         polling = Polling(
             Instance(layout, settings, self._clock.milliseconds(), until, processing.worker_of),
-            ConfluentConsumer(self._config),
+            ConfluentConsumer(self._config, defaults=consumer_bounds(config, len(layout.readers))),
             self._output(layout, membership, letters),
             membership,
             workers,

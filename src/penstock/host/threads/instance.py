@@ -24,7 +24,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
+from penstock.host.threads.task_manager import ActiveTask, Limits, Room, TaskManager, TaskState, WorkerOf
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -186,6 +186,10 @@ class Instance:
     def wants_records(self) -> bool:
         """Return whether records that arrive now can be given to a task at once."""
         return self._phase is Phase.RUNNING and self._tasks.has_room()
+
+    def room(self) -> Room | None:
+        """Return how much may be taken from the consumer now, None for nothing."""
+        return self._tasks.room() if self._phase is Phase.RUNNING else None
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return about how many records of each partition before its end no task has taken yet."""
@@ -688,7 +692,7 @@ class Instance:
         if not self._paused and not self._is_cut_off:
             while (run := self._tasks.next_run(now)) is not None:
                 self._do(run)
-        if self.wants_records() and (pause := self._tasks.to_pause()):  # else nothing is fetched
+        if pause := self._tasks.to_pause():
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))

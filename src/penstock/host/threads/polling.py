@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from penstock.client.api import Consumer
-from penstock.clock import Clock
+from penstock.clock import Clock, elapsed_milliseconds
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
@@ -29,11 +29,12 @@ A = TypeVar("A", v.Run, v.Prepare)
 
 _log = logging.getLogger(__name__)
 
-MOST_RECORDS = 25_000
-"""Records taken from the consumer at one time: operators that touch each key once a run cost less in long ones."""
-
 _BUSY_SECONDS = 0.001
 """Longest wait for an answer while something is in flight: the consumer is looked at in between."""
+
+_LOOK_MS = 10
+"""How long records may stay with the consumer while all workers are busy: those of a task that has waited for them go
+before others."""
 
 
 class Workers(Protocol):
@@ -113,6 +114,7 @@ class Polling:
         self._out: set[TaskId | None] = set()
         self._ended: v.End | None = None
         self._ticked_at = 0
+        self._looked_at_ms = 0
         self._figures = figures
         self._turns = turns
         self._worker_of = worker_of
@@ -133,15 +135,19 @@ class Polling:
     def _next_event(self) -> v.Event | None:
         """Return the next event, None if there is none yet; a tick where time alone has something to do.
 
-        Records are fetched when they can be processed. Until then they stay with the consumer, so that one run takes
-        all that has come, and nothing piles up here of partitions that would have to be paused.
+        Records are fetched at once when they can be processed, and from time to time while workers are busy. Until then
+        they stay with the consumer, so that one run takes all that has come.
         """
+        looks = bool(self._out) and elapsed_milliseconds() - self._looked_at_ms >= _LOOK_MS
+        if looks and self._instance.room() is not None:
+            self._poll(0)
         with suppress(queue.Empty):
             return self._events.get_nowait()
         wait_ms = self._wait_ms()
         with suppress(queue.Empty):
             if self._out and not self._instance.wants_records():
-                return self._events.get(timeout=wait_ms / 1000)
+                waits = self._instance.room() is not None
+                return self._events.get(timeout=min(wait_ms / 1000, _LOOK_MS / 1000) if waits else wait_ms / 1000)
             if self._out or self._turns is not None:
                 if self._poll(0):
                     return self._events.get_nowait()
@@ -167,8 +173,10 @@ class Polling:
 
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
-        if not self._positions:
-            self._figures.lags({})
+        room = self._instance.room()
+        if not self._positions or room is None:
+            if not self._positions:
+                self._figures.lags({})
             if timeout_ms:
                 try:
                     self.post(self._events.get(timeout=timeout_ms / 1000))
@@ -178,7 +186,8 @@ class Polling:
             return False
         try:
             self._figures.poll_began()
-            arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
+            arrived = self._consumer.poll(timeout_ms, *room)
+            self._looked_at_ms = elapsed_milliseconds()
             self._figures.poll_ended(sum(len(batch) for _, batch in arrived))
         except OffsetOutOfRangeError as error:
             _log.warning("The offset reset of the source decides where reading continues: %s", error)
