@@ -200,23 +200,29 @@ class ConfluentFetcher:
         self._timeout_ms = timeout_ms
         self._clients: dict[bool, tuple[Connection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
+        self._reading: dict[bool, object] = {}
+        """Which range each consumer reads: they are read in turns where a caller takes batches of several."""
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
     ) -> Generator[RecordBatch, None, None]:
         """Yield the records of `partition` from `start_offset` to before `end_offset`, in order; see `client.api`."""
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
-        reached, is_first = start_offset, True
+        reached, is_first, range_read = start_offset, True, object()
         while reached < end_offset:
             connection, consumer = self._client(read_committed)
             seconds = connection.timeout * (_FIRST_TRY if is_first else 1 - _FIRST_TRY)
             self._look_up(read_committed, consumer, partition.topic)
             connection.call(doing, partial(consumer.assign, [Position(*partition, reached)]))
+            self._reading[read_committed] = range_read
             try:
                 for batch in self._range(connection, consumer, end_offset, doing, seconds, _right(partition)):
                     yield batch
                     reached, is_first = int(batch.offsets[-1]) + 1, True
-                return
+                    if self._reading.get(read_committed) is not range_read:
+                        break
+                else:
+                    return
             except BrokerNotFoundError:
                 # librdkafka may keep asking a broker that is away; a new consumer finds another one
                 self._drop(read_committed)
@@ -224,7 +230,9 @@ class ConfluentFetcher:
                     raise
                 is_first = False
             finally:
-                if (connection, consumer) == self._clients.get(read_committed):
+                is_open = (connection, consumer) == self._clients.get(read_committed)
+                if is_open and self._reading.get(read_committed) is range_read:
+                    del self._reading[read_committed]
                     consumer.unassign()
 
     def _range(
