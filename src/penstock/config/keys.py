@@ -252,6 +252,14 @@ KEYS: Mapping[str, ConfigKey] = {
             "with few records go first.",
         ),
         ConfigKey(
+            "penstock.task.stuck.ms",
+            whole(1),
+            5_000,
+            "low",
+            "How long (ms) a function may take in an ordinary process before the other tasks go on, and are committed, "
+            "without its task; the log shows where it is.",
+        ),
+        ConfigKey(
             "num.standby.replicas",
             whole(0),
             0,

@@ -60,7 +60,8 @@ from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.plan_check import partitions_with_state, refused_plan
 from penstock.host.threads.polling import Polling
-from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskRunner
+from penstock.host.threads.processing_thread import ProcessingThread
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots

@@ -35,6 +35,7 @@ _ACTED_ON: Final = frozenset(
         "penstock.state.shared",
         "penstock.topology.weight",
         "penstock.task.slice.ms",
+        "penstock.task.stuck.ms",
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",

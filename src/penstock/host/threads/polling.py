@@ -44,6 +44,10 @@ class Workers(Protocol):
         """Let a processing thread do `action`."""
         ...
 
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        ...
+
     def end_hung(self, limit_ms: int) -> None:
         """End what has been doing one action for `limit_ms`, where it can be ended."""
         ...
@@ -231,6 +235,8 @@ class Polling:
                 self._out.discard(task)
             case v.Failed(task=task):
                 self._out.discard(task)
+            case v.Hangs(tasks):
+                self._out -= tasks
             case v.OffsetsCommitted():
                 self._out.discard(None)
             case v.MembershipLost(error):
@@ -322,6 +328,8 @@ class Polling:
                 self._membership.give_up(tasks, assignments)
             case v.StepBack(error):
                 self._membership.step_back(error)
+            case v.LookForHung(limit_ms):
+                self._workers.look_for_hung(limit_ms)
             case v.EndHung(limit_ms):
                 self._workers.end_hung(limit_ms)
             case v.ShutDownApplication():

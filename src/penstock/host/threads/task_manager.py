@@ -86,6 +86,12 @@ class ActiveTask:
         """Whether an action about the task has not been answered yet."""
         self.is_out = False
         """Whether that action is a run."""
+        self.is_aside = False
+        """Whether a function keeps the task, so that the others go on without it."""
+        self.is_slow = False
+        """Whether that has happened: each of its runs is committed before the next one, which may take as long."""
+        self.had_changed = False
+        """Whether it had done something since its last commit before the run that goes on."""
         self.used_ns = 0
         """How much time it has had, as `TaskManager` compares it."""
         self.changed = False
@@ -156,7 +162,7 @@ class ActiveTask:
 
     def is_ready(self, now: int, most_held: int) -> bool:
         """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
-        if self.state is not TaskState.RUNNING or self.busy:
+        if self.state is not TaskState.RUNNING or self.busy or self.is_aside:
             return False
         is_due = self.due_ms is not None and self.due_ms <= now
         return is_due or self.weight(most_held) > 0 or (self._looks_again and bool(self.held))
@@ -193,6 +199,7 @@ class ActiveTask:
             if queue and self._may_take(partition, most_held)
         ]
         self._run_is_full = any(len(batch) == self._most for _, batch in records)
+        self.had_changed = self.changed
         self.busy = self.is_out = self.changed = True
         self._looks_again = False
         return Run(self.id, records, self._wait(ends), now)
@@ -376,8 +383,22 @@ class TaskManager:
         return ((id, task) for id, task in self._tasks.items() if task.state is TaskState.RUNNING)
 
     def any_busy(self) -> bool:
-        """Return whether an action about a task has not been answered yet, but for restores."""
-        return any(task.busy for task in self._tasks.values())
+        """Return whether an action about a task has not been answered yet, but for restores and tasks that hang."""
+        return any(task.busy and not task.is_aside for task in self._tasks.values())
+
+    def set_aside(self, ids: Iterable[TaskId]) -> list[ActiveTask]:
+        """Let the others go on without those of `ids` that are still here, and return them."""
+        aside = [self._tasks[id] for id in ids if id in self._tasks]
+        for task in aside:
+            task.is_aside = task.is_slow = True
+        return aside
+
+    def take_back(self, id: TaskId) -> None:
+        """Go on with a task that has answered, and with the others in its worker."""
+        if self._tasks[id].is_aside:
+            worker = self._worker_of(id)
+            for task in self._tasks.values():
+                task.is_aside = task.is_aside and self._worker_of(task.id) != worker
 
     def next_due_ms(self) -> int | None:
         """Return when the first task has something to do though no record arrives (ms)."""

@@ -52,6 +52,10 @@ class TaskThreads:
         """Let a thread, or a worker process, do `action`."""
         self._processing.do(action)
 
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        self._processing.look_for_hung(limit_ms)
+
     def end_hung(self, limit_ms: int) -> None:
         """End the worker processes that have been doing one action for `limit_ms`."""
         self._processing.end_hung(limit_ms)
