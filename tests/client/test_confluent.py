@@ -180,6 +180,17 @@ def test_ranges_are_fetched_exactly(
         assert got.headers is None
 
 
+def test_ranges_are_fetched_in_turns(config: StreamsConfig, fetcher: ConfluentFetcher, topic: str) -> None:
+    for number in range(2):
+        write(config, topic, 12_500, partition=number)
+    ranges = [fetcher.fetch(TopicPartition(topic, number), 0, 12_500, read_committed=True) for number in range(2)]
+    found: list[list[int]] = [[], []]
+    for of, batches in zip((0, 1, 0, 1), (next(ranges[0]), next(ranges[1]), *ranges), strict=True):
+        for batch in [batches] if isinstance(batches, RecordBatch) else batches:
+            found[of] += batch.offsets.tolist()
+    assert found == [list(range(12_500))] * 2
+
+
 def test_nulls_and_headers_survive(config: StreamsConfig, fetcher: ConfluentFetcher, topic: str) -> None:
     producer = ConfluentProducer(config)
     producer.send(topic, None, b"", 0)

@@ -246,8 +246,11 @@ class Consumer(Protocol):
         brokers tell it."""
         ...
 
-    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them.
+    def poll(
+        self, timeout_ms: int, max_records: int, max_bytes: int | None = None
+    ) -> list[tuple[TopicPartition, RecordBatch]]:
+        """Return up to `max_records` records that have arrived, and few more than fill `max_bytes`, waiting up to
+        `timeout_ms` for the first.
 
         Runs of records of one partition in the order of their arrival. Raises OffsetOutOfRangeError with the partition
         of which the records from its position on are deleted, or were never there; it is read further when it is

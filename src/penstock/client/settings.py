@@ -203,6 +203,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "penstock.state.shared": "each task has a database of its own",
     "penstock.topology.weight": "Spark shares its cores between the queries of all topologies",
     "penstock.task.slice.ms": "set penstock.batch.target.ms",
+    "penstock.task.stuck.ms": "Spark waits for each function",
     "poll.ms": "set penstock.poll.ms",
     "probing.rebalance.interval.ms": _ASSIGNMENT,
     "rack.aware.assignment.non_overlap_cost": _ASSIGNMENT,

@@ -232,8 +232,8 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1024),
             64 * 1024 * 1024,
             "medium",
-            "Bytes of records that may wait in an ordinary process, for their tasks or in them; beyond that, "
-            "partitions with waiting records are not read.",
+            "Bytes of records that may wait in an ordinary process: in the consumer, for tasks or in them. Beyond "
+            "that, partitions with waiting records are not read.",
         ),
         ConfigKey(
             "penstock.topology.weight",
@@ -248,7 +248,16 @@ KEYS: Mapping[str, ConfigKey] = {
             whole(1),
             50,
             "low",
-            "How long (ms) a task in an ordinary process should run before others, and commits, have their turn.",
+            "How long (ms) a task in an ordinary process should run before others, and commits, have their turn. Tasks "
+            "with few records go first.",
+        ),
+        ConfigKey(
+            "penstock.task.stuck.ms",
+            whole(1),
+            5_000,
+            "low",
+            "How long (ms) a function may take in an ordinary process before the other tasks go on, and are committed, "
+            "without its task; the log shows where it is.",
         ),
         ConfigKey(
             "num.standby.replicas",

@@ -91,6 +91,7 @@ class InlineInstance:
         self.standbys: list[TaskId] = []
         self.stepped_back: list[Exception] = []
         self.ended_hung = 0
+        self.looked_for_hung = 0
         self.purged: dict[TopicPartition, int] = {}
         self.error: BaseException | None = None
 
@@ -204,6 +205,8 @@ class InlineInstance:
                 self.stepped_back.append(error)
             case v.EndHung():
                 self.ended_hung += 1
+            case v.LookForHung():
+                self.looked_for_hung += 1
             case v.Purge(positions):
                 self.purged.update(positions)
             case v.PauseReading() | v.ResumeReading() | v.Leave() | v.TellRetry():

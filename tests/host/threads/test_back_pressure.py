@@ -79,8 +79,7 @@ class Instance:
         """Do what the core does behind each event."""
         while (run := self.manager.next_run(0)) is not None:
             self.runs[run.task] = run
-        if self.manager.has_room():
-            self.paused |= self.manager.to_pause()
+        self.paused |= self.manager.to_pause()
         self.paused -= self.manager.to_resume()
 
     def check_bounds(self, limits: Limits, record_bytes: int) -> None:
@@ -93,7 +92,7 @@ class Instance:
 
     def step(self, choose: Choose) -> bool:
         """Let something happen, if anything can."""
-        readable, running = self.readable() if self.manager.has_room() else [], sorted(self.runs)
+        readable, running = self.readable() if self.manager.room() is not None else [], sorted(self.runs)
         if not readable and not running:
             return False
         chosen = choose(len(readable) + len(running))

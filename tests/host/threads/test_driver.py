@@ -621,6 +621,33 @@ def test_an_instance_says_that_a_function_does_not_return_and_goes_on_when_it_ha
         assert host.close(60_000)
 
 
+@pytest.mark.one_broker
+@pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
+def test_words_are_counted_and_close_ends_beside_a_function_that_does_not_return(
+    words: WordCount, guarantee: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    returns = threading.Event()
+
+    def split(line: str) -> list[str]:
+        if line == "hang":
+            returns.wait(SECONDS)
+        return line.split()
+
+    words.settings |= {"processing.guarantee": guarantee, "penstock.task.stuck.ms": 300, "commit.interval.ms": 100}
+    host = words.host(split, until_end=False, make_membership=None)
+    host.start(Listening())
+    try:
+        words.write("hang", "a")
+        assert until(lambda: words.counts() == {"a": 1})
+        words.write("", "a", "", "b")  # each second one is for the other task
+        assert until(lambda: words.counts() == {"a": 2, "b": 1})
+        assert "has not returned for 300 ms" in caplog.text
+        assert host.close(30_000)
+    finally:
+        returns.set()
+        host.close(30_000)
+
+
 def test_a_standby_task_is_taken_over_without_a_restore(words: WordCount, tmp_path: Path) -> None:
     words.settings |= {"processing.guarantee": "exactly_once_v2", "num.standby.replicas": 1}
     words.settings["heartbeat.interval.ms"] = 100

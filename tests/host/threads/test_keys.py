@@ -13,8 +13,7 @@ from penstock.client.settings import warn_of_rows_without_effect
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import ConfigError, TopologyError
-from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import built_topology
@@ -56,11 +55,6 @@ def test_commits_are_as_far_apart_as_in_kafka_streams_or_as_the_user_says() -> N
     assert commit_interval_ms(config_of()) == 30_000
     assert commit_interval_ms(config_of(processing__guarantee="exactly_once_v2")) == 100
     assert commit_interval_ms(config_of(processing__guarantee="exactly_once_v2", commit__interval__ms=0)) == 0
-
-
-def test_the_user_says_how_much_waits() -> None:
-    assert limits(config_of()) == Limits(10_000, 64 * 1024 * 1024)
-    assert limits(config_of(**OF_THIS_HOST)) == Limits(7, 4096)
 
 
 def test_keys_of_this_host_are_taken_here_and_named_elsewhere(caplog: pytest.LogCaptureFixture) -> None:

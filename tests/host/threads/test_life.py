@@ -102,7 +102,7 @@ def test_an_application_runs_pauses_recovers_and_ends(words: WordCount, threads:
 def test_lines_of_the_log_have_the_number_of_their_commit(
     words: WordCount, threads: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    words.settings |= {"num.stream.threads": threads, "commit.interval.ms": 5, "buffered.records.per.partition": 20}
+    words.settings |= {"num.stream.threads": threads, "commit.interval.ms": 5, "buffered.records.per.partition": 80}
     builder = StreamsBuilder()
     builder.stream(words.source).peek(lambda _, value: logging.getLogger("shop").warning(value)).to(words.sink)
     words.write(*map(str, range(400)))

@@ -14,6 +14,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Phase
 from penstock.host.threads.polling import Polling
+from penstock.host.threads.task_manager import Room
 from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -36,6 +37,9 @@ class _Core:
 
     def wants_records(self) -> bool:
         return not self.in_flight
+
+    def room(self) -> Room | None:
+        return None if self.in_flight else Room(100, 10_000)
 
     def lags(self, ends: Any) -> dict[TopicPartition, int]:
         return {}
@@ -69,7 +73,7 @@ class _Consumer:
         self._core = core
         self.polled_in_flight = False
 
-    def poll(self, timeout_ms: int, most: int) -> list[tuple[TopicPartition, RecordBatch]]:
+    def poll(self, timeout_ms: int, most: int, most_bytes: int) -> list[tuple[TopicPartition, RecordBatch]]:
         self.polled_in_flight |= self._core.in_flight
         return [(PARTITION, RecordBatch([b"k"], [b"v"], np.zeros(1, np.int64), np.zeros(1, np.int64)))]
 
@@ -111,6 +115,9 @@ class _Following:
     def wants_records(self) -> bool:
         return True
 
+    def room(self) -> Room:
+        return Room(100, 10_000)
+
     def lags(self, ends: Any) -> dict[TopicPartition, int]:
         return {}
 
@@ -139,7 +146,7 @@ def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.Position
     core, left = _Following(), list(polls)
     reached: dict[TopicPartition, int] = {}
 
-    def poll(timeout_ms: int, most: int) -> list[tuple[TopicPartition, RecordBatch]]:
+    def poll(timeout_ms: int, most: int, most_bytes: int) -> list[tuple[TopicPartition, RecordBatch]]:
         match left.pop(0) if left else None:
             case None:
                 polling.post(v.CloseRequested())
@@ -193,6 +200,9 @@ class _Committing:
 
     def wants_records(self) -> bool:
         return False
+
+    def room(self) -> None:
+        return None
 
     def next_due_ms(self) -> int | None:
         return None

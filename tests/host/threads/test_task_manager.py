@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
@@ -15,6 +17,7 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.task.partition_group import BufferSize
 
 FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
+SLICE_NS = 50_000_000
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
 
 
@@ -78,25 +81,73 @@ def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
         run = tasks.next_run(0)
         assert run is not None
         ran.append(run.task)
-        tasks[run.task].ran(Ran(run.task))
-    assert ran == [SECOND, SECOND, FIRST, SECOND]
+        tasks[run.task].ran(Ran(run.task, nanoseconds=SLICE_NS))
+    assert ran == [FIRST, SECOND, SECOND, SECOND]
+
+
+def many(count: int, workers: int = 1) -> tuple[TaskManager, list[TaskId]]:
+    """Return tasks that run, each with a partition of its own."""
+    ids = [TaskId(0, number) for number in range(count)]
+    limits = Limits(records=100_000, bytes=1 << 30)
+    tasks = TaskManager(StreamsConfig({}, environment={}), limits, lambda task: task.partition % workers)
+    for id in ids:
+        task = tasks.add(id, [TopicPartition("in", id.partition)])
+        task.state = TaskState.RUNNING
+    return tasks, ids
+
+
+def run_next(tasks: TaskManager, nanoseconds: int) -> TaskId:
+    run = tasks.next_run(0)
+    assert run is not None
+    count = sum(len(batch) for _, batch in run.records)
+    tasks[run.task].ran(Ran(run.task, records=count, nanoseconds=nanoseconds))
+    return run.task
+
+
+@pytest.mark.parametrize("count", [2, 20, 200])
+def test_a_quiet_task_waits_for_the_run_that_goes_on_and_for_no_backlog(count: int) -> None:
+    tasks, ids = many(count)
+    *backlogged, quiet = ids
+    for id in backlogged:
+        arrive(tasks, TopicPartition("in", id.partition), records(50_000))
+    ran = []
+    for turn in range(3 * count):
+        if turn % 5 == 4:  # it has had nothing to do meanwhile
+            arrive(tasks, TopicPartition("in", quiet.partition), records(1, start=turn))
+            assert run_next(tasks, 200_000) == quiet
+        ran.append(run_next(tasks, SLICE_NS))
+    turns = {id: ran.count(id) for id in backlogged}
+    assert max(turns.values()) - min(turns.values()) <= 1, "a slice in each round"
+
+
+@given(st.lists(st.integers(1, 100), min_size=5, max_size=100), st.integers(1, 2))
+def test_tasks_with_a_backlog_have_the_same_time(milliseconds: list[int], workers: int) -> None:
+    tasks, ids = many(4, workers)
+    for id in ids:
+        arrive(tasks, TopicPartition("in", id.partition), records(50_000))
+    had: dict[TaskId, int] = dict.fromkeys(ids, 0)
+    for each in milliseconds:
+        had[run_next(tasks, each * 1_000_000)] += each
+    for worker in range(workers):
+        together = [ms for id, ms in had.items() if id.partition % workers == worker]
+        assert max(together) - min(together) <= 150, "the longest run here, and a slice"
 
 
 @pytest.mark.parametrize(
     ("slice_ms", "wanted"),
-    # at 1 ms a record, 50 ms are 50 records; at 10 ms they are 5, and from there a quick run doubles the next one
-    [(50, [FIRST_RECORDS, 50, 5, 10]), (20, [FIRST_RECORDS, 20, 2, 4])],
+    # a quick run doubles the next one; at 10 ms a record, 50 ms are 5 records
+    [(50, [FIRST_RECORDS, 20, 5, 10]), (20, [FIRST_RECORDS, 20, 2, 4])],
 )
 def test_a_run_takes_what_the_task_does_in_a_slice_of_time(slice_ms: int, wanted: list[int]) -> None:
     tasks = manager(**{"penstock.task.slice.ms": slice_ms})
     arrive(tasks, C, records(5_000))
     sizes = []
-    for nanoseconds in (FIRST_RECORDS * 1_000_000, 10 * wanted[1] * 1_000_000, 0, 0):
+    for milliseconds in (FIRST_RECORDS, 10 * wanted[1], 0, 0):
         run = tasks.next_run(0)
         assert run is not None
         taken = sum(len(batch) for _, batch in run.records)
         sizes.append(taken)
-        tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=nanoseconds))
+        tasks[SECOND].ran(Ran(SECOND, records=taken, nanoseconds=milliseconds * 1_000_000))
     assert sizes == wanted
 
 
@@ -163,15 +214,33 @@ def test_partitions_with_records_are_fetched_no_further_while_too_many_bytes_wai
     arrive(tasks, A, large)
     arrive(tasks, C, large)
     assert tasks.to_pause() == {A, C}
-    tasks.next_run(0)
-    assert tasks.to_resume() == set()  # more than half waits for the other task
-    tasks.next_run(0)
-    assert tasks.to_resume() == {A, C}
+    assert tasks.to_resume() == set()
+    assert tasks.next_run(0) is not None
+    assert tasks.to_resume() == {A}  # of C more waits than its share
+    assert tasks.next_run(0) is not None
+    assert tasks.to_resume() == {C}
+
+
+def test_a_backlog_leaves_room_for_partitions_that_have_been_quiet() -> None:
+    tasks = manager()
+    lot = RecordBatch([b"k"] * 2, [bytes(50_000)] * 2, *[np.arange(2, dtype=np.int64)] * 2)
+    while not (paused := tasks.to_pause()):
+        arrive(tasks, A, lot)
+    assert paused == {A}
+    assert tasks[FIRST].waiting_bytes() < 500_000
+    arrive(tasks, C, records(1))
+    assert tasks.to_pause() == set()
+    room = tasks.room()
+    assert room is not None
+    assert room.bytes > 100_000
 
 
 def test_a_task_that_holds_too_many_records_of_a_partition_gets_no_more_of_it() -> None:
     tasks = manager()
-    arrive(tasks, A, records(11))
+    arrive(tasks, A, records(5))
+    assert tasks.next_run(0) is not None
+    tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(5, 10)}))
+    arrive(tasks, A, records(6, start=5))
     assert tasks.next_run(0) is not None
     arrive(tasks, A, records(2, start=11))
     tasks[FIRST].ran(Ran(FIRST, waiting={A: BufferSize(11, 22)}))

@@ -1,8 +1,9 @@
-"""The restore thread: what it closes at the end of an instance."""
+"""The restore thread: tasks that are restored take turns, and what it closes at the end of an instance."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
 from contextlib import nullcontext
 from unittest.mock import Mock
 
@@ -11,6 +12,8 @@ import pytest
 from penstock.host.threads import task_threads
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.task_threads import TaskThreads
+from penstock.plan.subtopology import TaskId
+from tests.support.waiting import until
 
 SECONDS = 60.0
 
@@ -34,3 +37,59 @@ def test_copies_are_closed_though_the_restore_thread_takes_longer_than_the_end_w
     assert not closed.is_set()  # the thread may be using them
     may_answer.set()
     assert closed.wait(SECONDS)
+
+
+class _Opener:
+    """Restores so many lots of each task; asks for others in the middle of some."""
+
+    def __init__(self, lots: dict[TaskId, int]) -> None:
+        self.left = lots
+        self.steps: list[TaskId] = []
+        self.closed: list[TaskId] = []
+        self.ask_at: dict[tuple[TaskId, int], TaskId] = {}
+        self.threads: TaskThreads | None = None
+
+    def opening(self, task: TaskId) -> Generator[None, None, str]:
+        try:
+            while self.left[task]:
+                yield
+                self.steps.append(task)
+                self.left[task] -= 1
+                if (other := self.ask_at.pop((task, self.left[task]), None)) is not None:
+                    assert self.threads is not None
+                    self.threads.restore(v.Restore(other))
+            return f"state of {task}"
+        finally:
+            self.closed.append(task)
+
+    def remaining(self, task: TaskId) -> int:
+        return self.left[task]
+
+
+def test_tasks_with_less_to_restore_run_while_others_are_being_restored() -> None:
+    large, small, nothing = (TaskId(0, number) for number in range(3))
+    opener, answers = _Opener({large: 6, small: 2, nothing: 0}), list[object]()
+    opener.ask_at = {(large, 5): small, (large, 4): nothing}
+    figures = Mock(updating=nullcontext, restoring=nullcontext)
+    standbys = Mock()
+    standbys.advance.return_value = None
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), answers.append, figures)  # type: ignore[arg-type]  # what the thread uses of it
+    opener.threads = threads
+    threads.restore(v.Restore(large))
+    assert until(lambda: len(answers) == 3)
+    assert [answer.task for answer in answers if isinstance(answer, v.Restored)] == [small, nothing, large]
+    assert opener.steps == [large, small, small, *5 * [large]]
+    threads.close()
+
+
+def test_the_end_closes_what_is_being_restored() -> None:
+    task = TaskId(0, 0)
+    opener = _Opener({task: 1 << 30})
+    figures = Mock(updating=nullcontext, restoring=nullcontext)
+    standbys = Mock()
+    standbys.advance.return_value = None
+    threads = TaskThreads("test", Mock(), opener, standbys, Mock(), Mock(), figures)  # type: ignore[arg-type]  # what the thread uses of it
+    threads.restore(v.Restore(task))
+    assert until(lambda: bool(opener.steps))
+    threads.close()
+    assert opener.closed == [task]

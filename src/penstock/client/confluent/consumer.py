@@ -25,6 +25,9 @@ from penstock.record import Headers, RecordBatch, TopicPartition
 _FETCH_RECORDS = 10_000
 """Records requested from librdkafka in one call, and so the most in one batch."""
 
+_ASSUMED_BYTES = 10_000
+"""Of a record, before there was one."""
+
 _FIRST_TRY = 0.25
 """The share of the timeout after which another consumer continues if no record has come."""
 
@@ -39,17 +42,25 @@ class ConfluentConsumer:
     """Consumer over confluent-kafka; it follows partitions until it is closed."""
 
     def __init__(
-        self, config: StreamsConfig, read_committed: bool = True, timeout_ms: int = 10_000, role: str = CONSUMER
+        self,
+        config: StreamsConfig,
+        read_committed: bool = True,
+        timeout_ms: int = 10_000,
+        role: str = CONSUMER,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         """Connect in the background. read_committed: leave out records of aborted and open transactions. role: whose
-        configuration keys count, CONSUMER or RESTORE_CONSUMER."""
-        self._connection = Connection(client_settings(config, role, _settings(read_committed)), timeout_ms)
+        configuration keys count, CONSUMER or RESTORE_CONSUMER. defaults: of this client, over those of its role."""
+        settings = client_settings(config, role, _settings(read_committed), defaults)
+        self._connection = Connection(settings, timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
         self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
         self._pending: deque[Message] = deque()
         """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
+        self._record_bytes = _ASSUMED_BYTES
+        """Of a record, on average in the last poll."""
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions from these offsets on, in place of what was assigned before."""
@@ -103,13 +114,16 @@ class ConfluentConsumer:
         """Return under which epoch of its leader the last record of each partition was written that has arrived."""
         return self._epochs
 
-    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records that have arrived, waiting up to `timeout_ms` for them. An error amid
-        records is raised by the next call, and what came after it is returned by the one behind that."""
+    def poll(
+        self, timeout_ms: int, max_records: int, max_bytes: int | None = None
+    ) -> list[tuple[TopicPartition, RecordBatch]]:
+        """Return up to `max_records` records that have arrived, and about `max_bytes` of them, waiting up to
+        `timeout_ms` for the first. An error amid records is raised by the next call, and what came after it is returned
+        by the one behind that."""
         client = self._open()
         pending = self._pending
         if not pending:
-            pending.extend(_arrived(client, max_records, timeout_ms / 1000))
+            pending.extend(self._some(client, max_records, max_bytes, timeout_ms / 1000))
         records = [message for message in pending if message.error() is None]
         events = [message for message in pending if message.error() is not None] if len(records) < len(pending) else []
         if all(_is_end(event) for event in events):
@@ -148,6 +162,24 @@ class ConfluentConsumer:
                 self._epochs[partition] = epoch
         return [(partition, _batch(run)) for partition, run in runs]
 
+    def _some(self, client: Consumer, most: int, most_bytes: int | None, timeout: float) -> list[Message]:
+        """Return messages as `_arrived`, but few more than fill `most_bytes`. Their size is known when they are here:
+        so they are taken in parts, each as large as the records before let expect."""
+        if most_bytes is None:
+            return _arrived(client, most, timeout)
+        messages: list[Message] = []
+        size = 0
+        while (left := min(most - len(messages), (most_bytes - size) // self._record_bytes)) > 0 or not messages:
+            wanted = max(left, 1)
+            part = client.consume(wanted, 0) if messages else _arrived(client, wanted, timeout)
+            messages += part
+            size += sum(map(len, part))
+            if messages:
+                self._record_bytes = max(1, size // len(messages))
+            if len(part) < wanted:
+                break
+        return messages
+
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
         if self._client is not None:
@@ -181,23 +213,29 @@ class ConfluentFetcher:
         self._timeout_ms = timeout_ms
         self._clients: dict[bool, tuple[Connection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
+        self._reading: dict[bool, object] = {}
+        """Which range each consumer reads: they are read in turns where a caller takes batches of several."""
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
     ) -> Generator[RecordBatch, None, None]:
         """Yield the records of `partition` from `start_offset` to before `end_offset`, in order; see `client.api`."""
         doing = f"reading {partition} from offset {start_offset} to {end_offset}"
-        reached, is_first = start_offset, True
+        reached, is_first, range_read = start_offset, True, object()
         while reached < end_offset:
             connection, consumer = self._client(read_committed)
             seconds = connection.timeout * (_FIRST_TRY if is_first else 1 - _FIRST_TRY)
             self._look_up(read_committed, consumer, partition.topic)
             connection.call(doing, partial(consumer.assign, [Position(*partition, reached)]))
+            self._reading[read_committed] = range_read
             try:
                 for batch in self._range(connection, consumer, end_offset, doing, seconds, _right(partition)):
                     yield batch
                     reached, is_first = int(batch.offsets[-1]) + 1, True
-                return
+                    if self._reading.get(read_committed) is not range_read:
+                        break
+                else:
+                    return
             except BrokerNotFoundError:
                 # librdkafka may keep asking a broker that is away; a new consumer finds another one
                 self._drop(read_committed)
@@ -205,7 +243,9 @@ class ConfluentFetcher:
                     raise
                 is_first = False
             finally:
-                if (connection, consumer) == self._clients.get(read_committed):
+                is_open = (connection, consumer) == self._clients.get(read_committed)
+                if is_open and self._reading.get(read_committed) is range_read:
+                    del self._reading[read_committed]
                     consumer.unassign()
 
     def _range(

@@ -54,9 +54,16 @@ class BoundedConsumer:
         reached, self._reached = {**self._capped(self._consumer.reached_ends()), **self._reached}, {}
         return reached
 
-    def poll(self, timeout_ms: int, max_records: int) -> list[tuple[TopicPartition, RecordBatch]]:
-        """Return up to `max_records` records before the planned ends, waiting up to `timeout_ms` for them."""
-        arrived = self._consumer.poll(timeout_ms, max_records)
+    def leader_epochs(self) -> Mapping[TopicPartition, int]:
+        """Return under which epoch of its leader the last record of each partition was written that has arrived."""
+        return self._consumer.leader_epochs()
+
+    def poll(
+        self, timeout_ms: int, max_records: int, max_bytes: int | None = None
+    ) -> list[tuple[TopicPartition, RecordBatch]]:
+        """Return up to `max_records` records before the planned ends, and about `max_bytes` of them, waiting up to
+        `timeout_ms` for the first."""
+        arrived = self._consumer.poll(timeout_ms, max_records, max_bytes)
         return [(partition, batch) for partition, all_of in arrived if len(batch := self._cut(partition, all_of))]
 
     def close(self) -> None:

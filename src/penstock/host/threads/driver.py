@@ -41,16 +41,18 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.fetch_bounds import consumer_bounds, limits
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import max_poll_interval_ms
 from penstock.host.threads.instance import Instance, Settings
-from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms, limits
+from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.preparing import checked_layout, refused_change
-from penstock.host.threads.processing import LAST_SECONDS, Processing, ProcessingThread, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskRunner
+from penstock.host.threads.processing_thread import ProcessingThread
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots
@@ -383,7 +385,7 @@ class ThreadsHost:
         membership = make_membership(layout, self._config, post)
         opened.callback(membership.close)
         shared = {group for group in layout.groups.values() if len(group) > 1}
-        consumer = ConfluentConsumer(config)
+        consumer = ConfluentConsumer(config, defaults=consumer_bounds(config, len(layout.readers)))
         polling = Polling(
             Instance(layout, settings, self._clocks.elapsed.milliseconds(), until, processing.worker_of),
             consumer if until is None else BoundedConsumer(consumer, until),

@@ -25,7 +25,7 @@ from penstock.host.layout import Layout
 from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.planned_end import PlannedEnd
-from penstock.host.threads.task_manager import ActiveTask, Limits, TaskManager, TaskState, WorkerOf
+from penstock.host.threads.task_manager import ActiveTask, Limits, Room, TaskManager, TaskState, WorkerOf
 from penstock.host.threads.time_rounds import feeding_topics
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
@@ -88,6 +88,8 @@ class Settings:
     """For how long what brokers do not serve is tried again, before the handler of uncaught exceptions decides."""
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
     """How long an action about a task may take before the tasks are left to other instances."""
+    stuck_ms: int = MAX_POLL_INTERVAL_MS
+    """How long it may take before the other tasks go on without it."""
 
     @staticmethod
     def of(
@@ -107,6 +109,7 @@ class Settings:
             exactly_once,
             config["task.timeout.ms"],
             max_poll_interval_ms,
+            config["penstock.task.stuck.ms"],
         )
 
 
@@ -192,6 +195,10 @@ class Instance:
         """Return whether records that arrive now can be given to a task at once."""
         return self._phase is Phase.RUNNING and self._tasks.has_room()
 
+    def room(self) -> Room | None:
+        """Return how much may be taken from the consumer now, None for nothing."""
+        return self._tasks.room() if self._phase is Phase.RUNNING else None
+
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return about how many records of each partition before its end no task has taken yet."""
         return self._tasks.lags(ends)
@@ -225,6 +232,8 @@ class Instance:
                 self._planned.looked(event, now)
             case v.Ran():
                 self._ran(event)
+            case v.Hangs(tasks):
+                self._go_on_without(tasks)
             case v.CutOff():
                 self._is_cut_off = True
             case v.Reconnected():
@@ -289,7 +298,10 @@ class Instance:
         busy = [str(task.id) for task in self._tasks if task.busy]
         if not busy:
             self._has_stepped_back = False
-        elif now - self._got_on_at >= limit:
+        elif now - self._got_on_at < limit:
+            if now - self._got_on_at >= self._settings.stuck_ms:
+                self._do(v.LookForHung(self._settings.stuck_ms))
+        else:
             if not self._has_stepped_back:
                 self._has_stepped_back = True
                 error = TaskMigratedError(
@@ -299,6 +311,14 @@ class Instance:
                 )
                 self._do(v.StepBack(error))
             self._do(v.EndHung(limit))
+
+    def _go_on_without(self, ids: frozenset[TaskId]) -> None:
+        """Let the others run and be committed while a function does not return. What it does counts when it returns,
+        unless a transaction has a part of it: that is begun again, with all tasks."""
+        aside = [task for task in self._tasks.set_aside(ids) if task.state is TaskState.RUNNING]
+        is_begun = self._settings.exactly_once and any(t.had_changed if t.is_out else t.changed for t in aside)
+        if is_begun or self._phase not in (Phase.RUNNING, Phase.QUIESCING):
+            self._drop(None)
 
     def _assign(self, tasks: frozenset[TaskId]) -> None:
         """Take what the group has given; what is new is opened, what is lost is given up behind the next commit."""
@@ -372,8 +392,7 @@ class Instance:
 
     def _started(self, id: TaskId, due: int | None, now: int) -> None:
         task = self._tasks[id]
-        task.busy = False
-        self._got_on_at = now
+        self._answered(id)
         task.state = TaskState.RUNNING
         # what `init` has sent, or put into stores, is of a run of its own
         task.due_ms = now if due is None else min(due, now)
@@ -398,9 +417,14 @@ class Instance:
         self._do(v.Follow({partition: position}))
 
     def _ran(self, event: v.Ran) -> None:
-        self._tasks[event.task].ran(event)
+        task = self._tasks[event.task]
+        if task.state is not TaskState.RUNNING:
+            return  # the others went on without it, and it is closed next
+        self._commit_requested |= event.commit_requested or task.is_slow
+        task.is_slow &= not task.is_aside
+        self._tasks.take_back(task.id)
+        task.ran(event)
         self._got_on_at = self._now
-        self._commit_requested |= event.commit_requested
         self._has_processed |= event.records > 0
         if event.uncommitted_bytes > self._layout.config["penstock.uncommitted.max.bytes"]:
             self._commit_requested = True
@@ -414,11 +438,12 @@ class Instance:
     # ---------------------------------------- commit
 
     def _has_changes(self) -> bool:
-        return any(task.changed for task in self._tasks)
+        return any(task.changed and not task.is_aside for task in self._tasks)
 
     def _lost(self) -> list[ActiveTask]:
         """Return the tasks that run and are to be given up."""
-        return [task for task in self._tasks if task.state is TaskState.RUNNING and not self._keeps(task.id)]
+        running = (t for t in self._tasks if t.state is TaskState.RUNNING and not t.is_aside)
+        return [task for task in running if not self._keeps(task.id)]
 
     def _wants_commit(self, now: int) -> bool:
         if self._tasks.alignment.is_going_on(now) and not self._paused:
@@ -438,7 +463,8 @@ class Instance:
         for task, output in self._tasks.alignment.release():
             self._send(task, output)
         self._offsets = {}
-        self._committing = {task.id for task in self._tasks if task.changed and task.state is TaskState.RUNNING}
+        changed = [task for task in self._tasks if task.changed and not task.is_aside]
+        self._committing = {task.id for task in changed if task.state is TaskState.RUNNING}
         self._waiting_for = set(self._committing)
         if not self._committing:
             self._commit_done(now)
@@ -487,6 +513,7 @@ class Instance:
             self._do(v.Apply(id, self._ends_written))
 
     def _answered(self, id: TaskId) -> None:
+        self._tasks.take_back(id)
         self._tasks[id].busy = False
         self._got_on_at = self._now
         self._waiting_for.discard(id)
@@ -526,6 +553,7 @@ class Instance:
 
     def _closed(self, id: TaskId) -> None:
         task = self._tasks[id]
+        self._tasks.take_back(id)
         if task.busy:
             task.busy = False
             self._got_on_at = self._now
@@ -552,6 +580,9 @@ class Instance:
     def _failed(self, error: BaseException, id: TaskId | None) -> None:
         if id is not None:
             task = self._tasks[id]
+            if task.is_aside and task.state is TaskState.CLOSING:
+                return  # nothing of it was to count
+            self._tasks.take_back(id)
             is_restore = task.state is TaskState.RESTORING
             task.busy = task.is_out = False
             if task.state is not TaskState.RUNNING:  # what it had open is closed
@@ -657,7 +688,7 @@ class Instance:
                 self._retry_at, self._phase = None, Phase.RUNNING
             elif phase is Phase.ENDING:
                 self._close_running()
-                if all(task.state is TaskState.CREATED for task in self._tasks):
+                if all(task.state is TaskState.CREATED or task.is_aside for task in self._tasks):
                     self._end()
 
     def _has_waited(self, now: int) -> bool:
@@ -706,7 +737,7 @@ class Instance:
                 self._do(run)
             for task, output in self._tasks.alignment.released():
                 self._send(task, output)
-        if self.wants_records() and (pause := self._tasks.to_pause()):  # else nothing is fetched
+        if pause := self._tasks.to_pause():
             self._do(v.PauseReading(pause))
         if resume := self._tasks.to_resume():
             self._do(v.ResumeReading(resume))
@@ -718,6 +749,9 @@ class Instance:
             return
         # what was sent is before the ends up to which stores are restored, or it is never read
         self._do(v.Abort())
+        for task in self._tasks:
+            if task.is_aside and not self._keeps(task.id):  # others need not wait for the function
+                self._do(v.GiveUp(frozenset([task.id]), self._assignments))
         if self._closing is not None:
             self._begin_to_end()
         elif self._error is None:

@@ -17,7 +17,6 @@ from penstock.client.settings import (
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, TopologyError
-from penstock.host.threads.task_manager import Limits
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.state.open import ROCKSDB
 
@@ -36,6 +35,7 @@ _ACTED_ON: Final = frozenset(
         "penstock.state.shared",
         "penstock.topology.weight",
         "penstock.task.slice.ms",
+        "penstock.task.stuck.ms",
         "poll.ms",
         "probing.rebalance.interval.ms",
         "rack.aware.assignment.tags",
@@ -163,8 +163,3 @@ def commit_interval_ms(config: StreamsConfig) -> int:
         return given
     exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
     return _EXACTLY_ONCE_COMMIT_INTERVAL_MS if exactly_once else _COMMIT_INTERVAL_MS
-
-
-def limits(config: StreamsConfig) -> Limits:
-    """Return how much may wait for the tasks of the instance."""
-    return Limits(config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"])

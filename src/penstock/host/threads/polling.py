@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from penstock.client.api import Consumer, OffsetAndMetadata
-from penstock.clock import Clocks
+from penstock.clock import Clocks, elapsed_milliseconds
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
@@ -30,11 +30,12 @@ A = TypeVar("A", v.Run, v.Prepare)
 
 _log = logging.getLogger(__name__)
 
-MOST_RECORDS = 25_000
-"""Records taken from the consumer at one time: operators that touch each key once a run cost less in long ones."""
-
 _BUSY_SECONDS = 0.001
 """Longest wait for an answer while something is in flight: the consumer is looked at in between."""
+
+_LOOK_MS = 10
+"""How long records may stay with the consumer while all workers are busy: those of a task that has waited for them go
+before others."""
 
 
 class Workers(Protocol):
@@ -42,6 +43,10 @@ class Workers(Protocol):
 
     def do(self, action: TaskAction) -> None:
         """Let a processing thread do `action`."""
+        ...
+
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell of the tasks that cannot go on because a function has not returned for `limit_ms`."""
         ...
 
     def end_hung(self, limit_ms: int) -> None:
@@ -121,6 +126,7 @@ class Polling:
         self._ended: v.End | None = None
         self._is_ending = False
         self._ticked_at = 0
+        self._looked_at_ms = 0
         self._figures = figures
         self._turns = turns
         self._worker_of = worker_of
@@ -141,15 +147,19 @@ class Polling:
     def _next_event(self) -> v.Event | None:
         """Return the next event, None if there is none yet; a tick where time alone has something to do.
 
-        Records are fetched when they can be processed. Until then they stay with the consumer, so that one run takes
-        all that has come, and nothing piles up here of partitions that would have to be paused.
+        Records are fetched at once when they can be processed, and from time to time while workers are busy. Until then
+        they stay with the consumer, so that one run takes all that has come.
         """
+        looks = bool(self._out) and elapsed_milliseconds() - self._looked_at_ms >= _LOOK_MS
+        if looks and self._instance.room() is not None:
+            self._poll(0)
         with suppress(queue.Empty):
             return self._events.get_nowait()
         wait_ms = self._wait_ms()
         with suppress(queue.Empty):
             if self._out and not self._instance.wants_records():
-                return self._events.get(timeout=wait_ms / 1000)
+                waits = self._instance.room() is not None
+                return self._events.get(timeout=min(wait_ms / 1000, _LOOK_MS / 1000) if waits else wait_ms / 1000)
             if self._out or self._turns is not None:
                 if self._poll(0):
                     return self._events.get_nowait()
@@ -175,8 +185,9 @@ class Polling:
 
     def _poll(self, timeout_ms: int) -> bool:
         """Take the records that have arrived; return whether there is something new for the core."""
-        if not self._positions:
-            if not self._is_ending:
+        room = self._instance.room()
+        if not self._positions or room is None:
+            if not self._positions and not self._is_ending:
                 self._figures.lags({}, {})
             if timeout_ms:
                 try:
@@ -187,7 +198,8 @@ class Polling:
             return False
         try:
             self._figures.poll_began()
-            arrived = self._consumer.poll(timeout_ms, MOST_RECORDS)
+            arrived = self._consumer.poll(timeout_ms, *room)
+            self._looked_at_ms = elapsed_milliseconds()
             self._figures.poll_ended(sum(len(batch) for _, batch in arrived))
         except OffsetOutOfRangeError as error:
             _log.warning("The offset reset of the source decides where reading continues: %s", error)
@@ -234,6 +246,8 @@ class Polling:
                 self._out.discard(task)
             case v.Failed(task=task):
                 self._out.discard(task)
+            case v.Hangs(tasks):
+                self._out -= tasks
             case v.OffsetsCommitted():
                 self._out.discard(None)
             case v.MembershipLost(error):
@@ -355,6 +369,8 @@ class Polling:
                 self._membership.give_up(tasks, assignments)
             case v.StepBack(error):
                 self._membership.step_back(error)
+            case v.LookForHung(limit_ms):
+                self._workers.look_for_hung(limit_ms)
             case v.EndHung(limit_ms):
                 self._workers.end_hung(limit_ms)
             case v.ShutDownApplication():

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -19,7 +19,6 @@ from penstock.host.layout import Layout
 from penstock.host.lost_topics import topic_entries, used_topics
 from penstock.host.task_measuring import TaskMeasuring, of_base
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.host.turns import TopologyTurns
 from penstock.log_context import logged_as
@@ -35,6 +34,9 @@ from penstock.task.punctuation import LivingSchedules
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
 from penstock.task.taps import TappedRecord
+
+_READ_SECONDS = 10.0
+"""For a query to wait until a task has ended a run."""
 
 LAST_SECONDS = 1.0
 """For each thread to end, behind the end of the instance."""
@@ -116,6 +118,10 @@ class Processing(OpenTasks, Protocol):
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
         ...
 
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell, as `Hangs`, of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        ...
+
     def end_hung(self, limit_ms: int) -> None:
         """End what has been doing one action for `limit_ms` (max.poll.interval.ms), where it can be ended: its actions
         are then answered."""
@@ -147,12 +153,12 @@ class TaskRunner:
         self._tasks: dict[TaskId, _RunningTask] = {}
         self._global: GlobalTask | None = None
         self._taps: dict[str, int] = {}
-        self._lock = threading.RLock()  # a function of the user may read stores while its task runs
+        self._locks: dict[TaskId, threading.RLock] = {}  # a function of the user may read stores while its task runs
 
     def do(self, action: TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
         commit = action.commit if isinstance(action, v.Run | v.Prepare) else ""
-        with self._lock, logged_as(self._application_id, str(action.task), commit):
+        with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
             try:
                 return self._do(action)
             except Exception as error:
@@ -172,55 +178,74 @@ class TaskRunner:
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks, to be read by any thread while the tasks run; committed:
         as of the last commit, and not as they are now."""
-        with self._lock:
-            tasks = sorted(self._tasks.items())
-            found = [task.readable(store_name, partial(self._reading, id, task), committed) for id, task in tasks]
+        found = [
+            task.readable(store_name, partial(self._reading, id, task), committed) for id, task in self._each_open()
+        ]
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:
         """Return about how many entries the stores of that name of all open tasks have as of the last commit, None if
         there is none, or it is of a class of the program; from any thread, between two runs."""
-        with self._lock:
-            counts = [task.entries(store_name) for task in self._tasks.values()]
-        return sum_of_known(counts)
+        return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
     def positions(self, store_name: str) -> list[TaskPositions]:
         """Return how far each open task of the topology is that has a store of that name; from any thread."""
-        with self._lock:
-            tasks = [task for _, task in sorted(self._tasks.items()) if isinstance(task, ActiveStreamTask)]
-            return [task.task_positions() for task in tasks if task.has(store_name)]
+        tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
+        return [task.task_positions() for task in tasks if task.has(store_name)]
 
     def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
         """Return the bytes of a store of a task of the topology, to be read by any thread. part: which of them, see
         `TypedStore.over`; None for all as of the last commit. Raises InvalidStateStoreError if the task is not open."""
-        with self._lock:
-            task = self._tasks.get(id)
-            if not isinstance(task, ActiveStreamTask):
-                raise _migrated(id)
+        task = self._tasks.get(id)
+        if not isinstance(task, ActiveStreamTask):
+            raise _migrated(id)
+        with self._reading(id, task):
             return task.reads(store_name, partial(self._reading, id, task), part)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
         """Return the last records that have reached a node, up to `limit` of each open task, and keep such records from
         now on, of tasks that are opened later too; from any thread, between two runs."""
-        with self._lock:
-            self._taps[node] = limit
-            tasks = [task for _, task in sorted(self._tasks.items()) if isinstance(task, ActiveStreamTask)]
-            return [record for task in tasks for record in task.tapped(node, limit)]
+        self._taps = {**self._taps, node: limit}
+        tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
+        return [record for task in tasks for record in task.tapped(node, limit)]
 
     def untap(self, node: str) -> None:
         """Keep the records of a node no longer; from any thread, between two runs."""
-        with self._lock:
-            self._taps.pop(node, None)
-            for task in self._tasks.values():
-                if isinstance(task, ActiveStreamTask):
-                    task.untap(node)
+        self._taps = {other: limit for other, limit in self._taps.items() if other != node}
+        for _, task in self._each_open():
+            if isinstance(task, ActiveStreamTask):
+                task.untap(node)
+
+    def _each_open(self) -> Iterator[tuple[TaskId, _RunningTask]]:
+        """Yield the open tasks, each while it does nothing else."""
+        for id in sorted(self._tasks):  # which copies them in one step
+            with self._held(id):
+                if (task := self._tasks.get(id)) is not None:
+                    yield id, task
 
     @contextmanager
     def _reading(self, id: TaskId, task: _RunningTask) -> Iterator[None]:
-        with self._lock:
+        with self._held(id):
             if self._tasks.get(id) is not task:
                 raise _migrated(id)
             yield
+
+    @contextmanager
+    def _held(self, id: TaskId) -> Iterator[None]:
+        lock = self._lock(id)
+        if not lock.acquire(timeout=_READ_SECONDS):
+            raise InvalidStateStoreError(
+                f"Task {id} has been busy for {int(_READ_SECONDS)} s, because a function does not return: read its "
+                "stores later, or ask another instance."
+            )
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _lock(self, id: TaskId) -> threading.RLock:
+        """Return what a task is used under: each has one, for the function of another one may not return."""
+        return self._locks.setdefault(id, threading.RLock())
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
         """Return the stores of an open task by name."""
@@ -269,73 +294,6 @@ class TaskRunner:
             with suppress(StreamsError):  # of a processor's `close`; what is committed stands
                 task.close()
         return v.Closed(id, stamp)
-
-
-class ProcessingThread:
-    """One thread that runs all tasks (implements Processing)."""
-
-    def __init__(
-        self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turns: TopologyTurns | None = None
-    ) -> None:
-        """Start. answer: takes the answers, in the thread. turns: what runs take; None if they take none."""
-        self._runner = runner
-        self.turns = turns
-        self._turn = None if turns is None else turns.of_runner()
-        self._name = name
-        self._thread: QueuedThread[TaskAction] = QueuedThread(name, lambda action: answer(self._done(action)))
-
-    def _done(self, action: TaskAction) -> v.Event:
-        if self._turn is None or not isinstance(action, v.Run):
-            return self._runner.do(action)
-        with self._turn.taken():
-            return self._runner.do(action)
-
-    @property
-    def worker_count(self) -> int:
-        """1."""
-        return 1
-
-    def worker_of(self, task: TaskId) -> int:
-        """Return 0: there is one."""
-        return 0
-
-    def workers(self) -> dict[TaskId, str]:
-        """Return the name of the thread for each open task."""
-        return dict.fromkeys(self._runner.open_tasks(), f"thread {self._name}")
-
-    def do(self, action: TaskAction) -> None:
-        """Have `action` done."""
-        self._thread.put(action)
-
-    def end_hung(self, limit_ms: int) -> None:
-        """Do nothing: Python cannot end a thread."""
-
-    def open_tasks(self) -> list[TaskId]:
-        """Return the tasks of the topology that are open."""
-        return self._runner.open_tasks()
-
-    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks."""
-        return self._runner.readable(store_name, committed)
-
-    def entries(self, store_name: str) -> int | None:
-        """Return about how many entries the stores of that name of all open tasks have."""
-        return self._runner.entries(store_name)
-
-    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep such records from now on."""
-        return self._runner.tapped(node, limit)
-
-    def untap(self, node: str) -> None:
-        """Keep the records of a node no longer."""
-        self._runner.untap(node)
-
-    def close(self) -> None:
-        """End the thread; a function of the user that does not return keeps it, and the program does not wait for
-        that."""
-        if self.turns is not None:
-            self.turns.leave()
-        self._thread.close(LAST_SECONDS)
 
 
 class ActiveStreamTask:

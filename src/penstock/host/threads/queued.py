@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -25,6 +26,19 @@ class QueuedThread(Generic[T]):
     def put(self, item: T) -> None:
         """Give the thread an item; from any thread."""
         self._queue.put(item)
+
+    def take_back(self) -> list[T]:
+        """Return the items that have not begun; from any thread."""
+        items: list[T] = []
+        with suppress(queue.Empty):
+            while (item := self._queue.get_nowait()) is not None:
+                items.append(item)
+        return items
+
+    @property
+    def ident(self) -> int | None:
+        """The number of the thread, as Python knows it."""
+        return self._thread.ident
 
     def close(self, seconds: float) -> bool:
         """End behind what was given; return whether it has ended in time."""

@@ -4,7 +4,8 @@ classes: StoreChangelogReader, StateManagerUtil). The restore thread calls it.""
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+import sys
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import closing
 from functools import partial
 
@@ -41,6 +42,9 @@ _log = logging.getLogger(__name__)
 _MOST_BEGINNINGS = 5
 """How often a restore begins whose changelogs lose records meanwhile: retention deletes some every few minutes."""
 
+Steps = Generator[None, None, None]
+"""What takes long, in steps between which other tasks can be opened."""
+
 RestoreAction = Restore | ResetPosition | FindUnread | StandBy | StandDown | Purge
 """What the restore thread does."""
 
@@ -50,7 +54,7 @@ class RestoreStoppedError(StreamsError):
 
 
 class StateOpener:
-    """Opens the state of one task after the other."""
+    """Opens the state of tasks: several in turns, for one with little to restore must not wait for one with much."""
 
     def __init__(
         self,
@@ -96,23 +100,51 @@ class StateOpener:
         Raises RestoreStoppedError if it was given up; StreamsError if it cannot be opened or restored, or there is no
         position and the offset reset is none.
         """
-        self._opening = task
+        steps = self.opening(task)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                opened: OpenedState = end.value
+                return opened
+
+    def opening(self, task: TaskId) -> Generator[None, None, OpenedState]:
+        """As `open`, in steps; the state is closed if not all of them are made. A step reads a part of a changelog; one
+        before shows how much there is."""
+        steps = self._open(task)
         try:
-            return self._open(task)
+            while True:
+                self._opening = task
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    opened: OpenedState = end.value
+                    return opened
+                yield
         finally:
-            self._opening, self._progress = None, {}
+            self._opening = task
+            steps.close()
+            self._opening, self._progress = None, {id: each for id, each in self._progress.items() if id != task}
             self._cancelled.discard(task)
+
+    def remaining(self, task: TaskId) -> int:
+        """Return how many offsets of the changelogs of a task that is being restored remain; of one that begins with a
+        snapshot that is not known yet, and counts as more than others have."""
+        done, total = self._progress.get(task, (0, sys.maxsize))
+        return total - done
 
     def cancel(self, task: TaskId) -> None:
         """Do not go on with the restore of `task`, or with the next one if none goes on; from any thread."""
         self._cancelled.add(task)
 
-    def _open(self, task: TaskId) -> OpenedState:
+    def _open(self, task: TaskId) -> Generator[None, None, OpenedState]:
         standby = None if self._standbys is None else self._standbys.take(task)
         base = self._open_base(task) if standby is None else standby.base
         crash_point("state.opened", 0)
         try:
-            return self._open_global(base) if task == GLOBAL_TASK else self._open_task(task, base, standby)
+            if task == GLOBAL_TASK:
+                return self._open_global(base)
+            return (yield from self._open_task(task, base, standby))
         except BaseException:
             base.close()
             raise
@@ -133,7 +165,7 @@ class StateOpener:
         """Delete the records before `positions` if it is time to: this thread has a client for it."""
         purge.purge(self._admin, positions)
 
-    def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> OpenedState:
+    def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> Generator[None, None, OpenedState]:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
         copy = standby or ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
         copy.continue_with(self._admin.topic_ids({partition.topic for partition in changelogs.values()}))
@@ -146,7 +178,7 @@ class StateOpener:
         # only now: what the last owner of the task has written is before the end, since its offsets are stable
         ends = self._admin.end_offsets(sorted(set(changelogs.values())))
         ends.update({partition: positions[partition] for partition in ends if partition in positions})
-        self._restore(task, changelogs, copy, ends)
+        yield from self._restore(task, changelogs, copy, ends)
         if changelogs:
             copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
@@ -173,16 +205,16 @@ class StateOpener:
         changelogs: Mapping[str, TopicPartition],
         copy: ChangelogCopy,
         ends: Mapping[TopicPartition, int],
-    ) -> None:
+    ) -> Steps:
         """Bring a copy to the ends of its changelogs; again where retention deletes records that were to be read."""
         for left in reversed(range(_MOST_BEGINNINGS)):
             try:
-                self._restore_once(task, changelogs, copy, ends)
+                yield from self._restore_once(task, changelogs, copy, ends)
             except OffsetOutOfRangeError as error:
                 if not left:
                     raise
                 _log.warning("The restore of task %s begins again, because records were deleted: %s", task, error)
-                self._progress = {}
+                self._progress = {id: each for id, each in self._progress.items() if id != task}
             else:
                 return
 
@@ -192,7 +224,7 @@ class StateOpener:
         changelogs: Mapping[str, TopicPartition],
         copy: ChangelogCopy,
         ends: Mapping[TopicPartition, int],
-    ) -> None:
+    ) -> Steps:
         begins = self._admin.beginning_offsets(list(ends))
         empty_if_outside(copy, changelogs, begins, ends)
         with closing(self._fill(task, copy, begins, ends)) as parts:
@@ -200,11 +232,14 @@ class StateOpener:
                 if self._is_given_up():
                     copy.clear()
                     raise RestoreStoppedError(f"The restore of task {task} from a snapshot was given up.")
+                yield
         starts = {store: max(copy.position(store), begins[partition]) for store, partition in changelogs.items()}
         total = sum(max(ends[partition] - starts[store], 0) for store, partition in changelogs.items())
         self._show(0, total)
+        if total:
+            yield
         for store, partition in changelogs.items():
-            self._restore_store(store, partition, copy, starts[store], ends[partition])
+            yield from self._restore_store(store, partition, copy, starts[store], ends[partition])
         if changelogs:
             self._restored(task, 0, 0)  # there may be no record at an end
 
@@ -215,11 +250,11 @@ class StateOpener:
         """Show that so many more offsets are done, with so many records; total: of the task, if it begins."""
         if self._opening is not None:
             before, known = self._progress.get(self._opening, (0, total))
-            self._progress = {self._opening: (before + done, known)}
+            self._progress = {**self._progress, self._opening: (before + done, known)}
             if known:
                 self._restored(self._opening, records, max(known - before - done, 0))
 
-    def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> None:
+    def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> Steps:
         restored = 0
         self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
         try:
@@ -233,6 +268,7 @@ class StateOpener:
                 crash_point("state.read", 0)
                 restored += len(batch)
                 self._tell(partial(_progressed, partition, store, last, len(batch)))
+                yield
         except (RestoreStoppedError, OffsetOutOfRangeError):
             self._tell(partial(_suspended, partition, store, restored))
             raise

@@ -1,10 +1,15 @@
 """The active tasks of an instance: what has arrived for each, which of them is next, how much it takes, and which
 partitions are not to be fetched for now (Kafka classes: TaskManager, TaskExecutor).
 
+Turns: tasks with work take slices of time in rounds. In a round, the task goes first for which most waits, but behind
+those with so little that it costs the others next to nothing. A task that had nothing to do joins one round before the
+others. So records of a quiet task wait for the run that goes on, and for no backlog.
+
 Back-pressure: a record waits until a task has processed it, whether it is still here or in the task, which may hold it
-back for another partition. Of a partition of which too much waits, or of any while too many bytes wait in all, nothing
-is fetched, and nothing more given to a task that holds records of it. A task that holds records waits for a partition
-of which it has none: such partitions are always fetched, so no task waits for ever.
+back for another partition. Of a partition of which too much waits nothing is fetched, and nothing more given to a task
+that holds records of it. Too much are as many records as may wait of a partition, or a share of the bytes that may
+still come in all: so a backlog leaves room for partitions that have been quiet. A partition of which nothing waits is
+always fetched, for a task that holds records waits for such a one.
 
 No I/O, no clock, no thread: part of the core.
 """
@@ -16,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
@@ -26,9 +32,18 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
 from penstock.task.partition_group import BufferSize
 
-FIRST_RECORDS = 100
-"""Records of a partition in the first run of a task, before its pace is known: a run of slow ones must end before
-max.poll.interval.ms."""
+FIRST_RECORDS = 10
+"""Records of a partition in the first run of a task, before its pace is known: a run of slow ones must not keep others
+waiting."""
+
+_MOST_SLICES: Final = 2
+"""Of time that a run counts as: one that was too long does not cost a task several rounds."""
+_LITTLE: Final = 10
+"""A run that takes the tenth part of a slice of time goes before others."""
+_SHARE: Final = 2
+"""A partition may take half of the bytes that may still come, all others the rest."""
+_LEAST_BYTES: Final = 4096
+"""Bytes that are fetched at least at one time."""
 
 WorkerOf = Callable[[TaskId], int]
 """Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
@@ -46,7 +61,17 @@ class TaskState(Enum):
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds of what waits in an instance, here and in tasks. records: of a partition. bytes: of all partitions."""
+    """Bounds of what waits in an instance, here and in tasks, before what is fetched at one time. records: of a
+    partition. bytes: of all partitions. fetched_records, fetched_bytes: what is fetched at most at one time."""
+
+    records: int
+    bytes: int
+    fetched_records: int = 25_000
+    fetched_bytes: int = 4 * 1024 * 1024
+
+
+class Room(NamedTuple):
+    """What may be fetched at one time."""
 
     records: int
     bytes: int
@@ -64,8 +89,14 @@ class ActiveTask:
         """Whether an action about the task has not been answered yet."""
         self.is_out = False
         """Whether that action is a run."""
-        self.passed_over = 0
-        """How many runs of others in its worker began since it was ready."""
+        self.is_aside = False
+        """Whether a function keeps the task, so that the others go on without it."""
+        self.is_slow = False
+        """Whether that has happened: each of its runs is committed before the next one, which may take as long."""
+        self.had_changed = False
+        """Whether it had done something since its last commit before the run that goes on."""
+        self.used_ns = 0
+        """How much time it has had, as `TaskManager` compares it."""
         self.changed = False
         """Whether it has done something since its last commit."""
         self.due_ms: int | None = None
@@ -80,6 +111,7 @@ class ActiveTask:
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
+        self._all_bytes = 0
         self._records: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
         self._weight = 0
         self._most = FIRST_RECORDS
@@ -106,11 +138,11 @@ class ActiveTask:
         """Forget what has arrived and where it stands: it is opened again."""
         for queue in self._queues.values():
             queue.clear()
-        self._bytes = dict.fromkeys(self._queues, 0)
+        self._bytes, self._all_bytes = dict.fromkeys(self._queues, 0), 0
         self._records, self._weight = dict.fromkeys(self._queues, 0), 0
         self.positions, self.held, self.times = {}, {}, {}
         self.due_ms, self.changed, self._looks_again = None, False, False
-        self.is_out, self.passed_over = False, 0
+        self.is_out = False
 
     def add(self, arrived: Arrived) -> None:
         """Take records that have arrived."""
@@ -118,6 +150,7 @@ class ActiveTask:
         if len(batch):
             self._queues[partition].append(batch)
             self._bytes[partition] += arrived.size
+            self._all_bytes += arrived.size
             self._records[partition] += len(batch)
             self._weight += len(batch)
             self.positions[partition] = int(batch.offsets[-1]) + 1
@@ -176,9 +209,15 @@ class ActiveTask:
             for partition, each in offsets.items()
         }
 
+    def bytes(self, partition: TopicPartition) -> int:
+        """Return about how many bytes of keys and values of `partition` wait, for the task or in it."""
+        held = self.held.get(partition)
+        return self._bytes[partition] + (held.bytes if held else 0)
+
     def waiting_bytes(self) -> int:
         """Return about how many bytes of keys and values wait, for the task or in it."""
-        return sum(self._bytes.values()) + sum(held.bytes for held in self.held.values())
+        held = sum(held.bytes for held in self.held.values()) if self.held else 0
+        return self._all_bytes + held
 
     def waiting(self) -> BufferSize:
         """Return how much waits, for the task or in it."""
@@ -186,7 +225,7 @@ class ActiveTask:
 
     def is_ready(self, now: int, most_held: int) -> bool:
         """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
-        if self.state is not TaskState.RUNNING or self.busy:
+        if self.state is not TaskState.RUNNING or self.busy or self.is_aside:
             return False
         return self.has_more_than_records(now) or self.weight(most_held) > 0
 
@@ -200,6 +239,10 @@ class ActiveTask:
         return self._weight - sum(
             self._records[partition] for partition in self.held if not self._may_take(partition, most_held)
         )
+
+    def is_little(self, records: int) -> bool:
+        """Return whether so many records take a small part of a slice of time at most."""
+        return _LITTLE * records <= self._most
 
     def has_waiting(self) -> bool:
         """Return whether records wait, for the task or in it."""
@@ -231,8 +274,9 @@ class ActiveTask:
             if queue and most[partition] and self._may_take(partition, most_held)
         ]
         self._run_is_full = any(len(batch) == self._most for _, batch in records)
+        self.had_changed = self.changed
         self.busy = self.is_out = self.changed = True
-        self._looks_again, self.passed_over = False, 0
+        self._looks_again = False
         return Run(self.id, records, self._wait(ends), now)
 
     def ran(self, event: Ran) -> None:
@@ -240,6 +284,7 @@ class ActiveTask:
         self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
         self.held = event.waiting
+        self.used_ns += min(event.nanoseconds, _MOST_SLICES * self._slice_ns)
         if event.records:
             self._adapt(event.records, event.nanoseconds)
 
@@ -273,7 +318,9 @@ class ActiveTask:
                 batch = batch.slice(0, most)
             taken.append(batch)
             most -= len(batch)
+        self._all_bytes -= self._bytes[partition]
         self._bytes[partition] = self._bytes[partition] * left // waiting
+        self._all_bytes += self._bytes[partition]
         self._records[partition] = left
         self._weight -= waiting - left
         return RecordBatch.concat(taken)
@@ -295,7 +342,10 @@ class TaskManager:
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
         self._slice_ms: int = config["penstock.task.slice.ms"]
+        self._slice_ns = self._slice_ms * 1_000_000
         self._limits = limits
+        self._reached_ns: dict[int, int] = {}
+        """By worker, the least time that a task with something to do has had."""
         self._tasks: dict[TaskId, ActiveTask] = {}
         self._readers: dict[TopicPartition, ActiveTask] = {}
         self._ends: dict[TopicPartition, int] = {}
@@ -362,32 +412,60 @@ class TaskManager:
         self.know_ends(self._written)
 
     def next_run(self, now: int) -> Run | None:
-        """Return the next run of the task for which most waits, or which others have been preferred to for long; None
-        if no task has anything to do whose worker runs nothing."""
+        """Return the next run of the task whose turn it is; None if no task has anything to do whose worker runs
+        nothing."""
+        free = self._free()
+        if not free:
+            return None
         most_held = self._most_held()
-        ready = [task for task in self._tasks.values() if task.is_ready(now, most_held)]
+        ready = [task for _, task in self._running() if task.is_ready(now, most_held)]
         ready = self.alignment.admitted(ready, self._ends, now)
-        if ready:
-            free = self._free()
-            ready = [task for task in ready if self._worker_of(task.id) in free]
+        ready = [task for task in ready if self._worker_of(task.id) in free]
         if not ready:
             return None
-        turns = len(ready)
+        self._take_rounds(ready)
 
-        def priority(task: ActiveTask) -> tuple[bool, int, int, int]:
-            return task.passed_over >= turns, task.weight(most_held), -task.id.subtopology, -task.id.partition
+        def turn(task: ActiveTask) -> tuple[int, bool, int, TaskId]:
+            weight = task.weight(most_held)
+            return task.used_ns // self._slice_ns, not task.is_little(weight), -weight, task.id
 
-        chosen = max(ready, key=priority)
-        worker = self._worker_of(chosen.id)
-        for task in ready:
-            if self._worker_of(task.id) == worker:
-                task.passed_over += 1
+        chosen = min(ready, key=turn)
         return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen))
+
+    def _take_rounds(self, ready: Iterable[ActiveTask]) -> None:
+        """Let tasks that had nothing to do for a while take part one round before the others in their worker, and claim
+        no more for that time."""
+        least: dict[int, int] = {}
+        for task in ready:
+            worker = self._worker_of(task.id)
+            task.used_ns = max(task.used_ns, self._reached_ns.get(worker, 0) - self._slice_ns)
+            least[worker] = min(least.get(worker, task.used_ns), task.used_ns)
+        for worker, used_ns in least.items():
+            self._reached_ns[worker] = max(self._reached_ns.get(worker, 0), used_ns)
 
     def _free(self) -> set[int]:
         """Return the workers with open tasks that run nothing."""
         open_in = {id: self._worker_of(id) for id, _ in self._running()}
         return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
+
+    def room(self) -> Room | None:
+        """Return how much may be fetched at one time, None for nothing: of each partition that is fetched, much waits
+        already."""
+        share = self._share_bytes()
+        if not any(
+            partition not in self._paused and self._has_little(partition, task, share)
+            for partition, task in self._readers.items()
+        ):
+            return None
+        return Room(self._limits.fetched_records, max(_LEAST_BYTES, min(share, self._limits.fetched_bytes)))
+
+    def _has_little(self, partition: TopicPartition, task: ActiveTask, share: int) -> bool:
+        """Return whether of `partition` no more than half of what is allowed waits. share: see `_share_bytes`."""
+        return (
+            task.state is TaskState.RUNNING
+            and task.records(partition) <= self._limits.records // 2
+            and task.bytes(partition) <= share // 2
+        )
 
     def has_room(self) -> bool:
         """Return whether a task that is not busy could run at once."""
@@ -398,8 +476,22 @@ class TaskManager:
         return ((id, task) for id, task in self._tasks.items() if task.state is TaskState.RUNNING)
 
     def any_busy(self) -> bool:
-        """Return whether an action about a task has not been answered yet, but for restores."""
-        return any(task.busy for task in self._tasks.values())
+        """Return whether an action about a task has not been answered yet, but for restores and tasks that hang."""
+        return any(task.busy and not task.is_aside for task in self._tasks.values())
+
+    def set_aside(self, ids: Iterable[TaskId]) -> list[ActiveTask]:
+        """Let the others go on without those of `ids` that are still here, and return them."""
+        aside = [self._tasks[id] for id in ids if id in self._tasks]
+        for task in aside:
+            task.is_aside = task.is_slow = True
+        return aside
+
+    def take_back(self, id: TaskId) -> None:
+        """Go on with a task that has answered, and with the others in its worker."""
+        if self._tasks[id].is_aside:
+            worker = self._worker_of(id)
+            for task in self._tasks.values():
+                task.is_aside = task.is_aside and self._worker_of(task.id) != worker
 
     def next_due_ms(self) -> int | None:
         """Return when the first task has something to do though no record arrives (ms)."""
@@ -418,33 +510,31 @@ class TaskManager:
         self._paused.difference_update(partitions)
 
     def to_pause(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched no further from now on: more waits than is allowed, of one of
-        them, or of all together."""
-        if not any(task.has_waiting() for task in self._tasks.values()):
-            return frozenset()
-        most = self._most_waiting()
+        """Return the partitions that are to be fetched no further from now on: more of them waits than is allowed."""
+        share = self._share_bytes()
         new = {
             partition
             for partition, task in self._readers.items()
-            if partition not in self._paused and task.records(partition) > most
+            if partition not in self._paused
+            and (task.records(partition) > self._limits.records or task.bytes(partition) > share)
         }
         self._paused |= new
         return frozenset(new)
 
     def to_resume(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched again from now on: no more than half of that waits. While tasks
-        hold records, also those of which nothing waits: one of them is what a task waits for."""
-        if not self._paused:
+        """Return the partitions that are to be fetched again from now on: no more than half of what is allowed waits.
+        While too many bytes wait in all, those of which nothing waits are fetched if a task holds records: it may wait
+        for one of them."""
+        share = self._share_bytes()
+        if not self._paused or (share == 0 and not self._any_holds() and not self.alignment.waits()):
             return frozenset()
-        if self._waiting_bytes() <= self._limits.bytes // 2:
-            most = self._limits.records // 2
-        elif self._any_holds() or self.alignment.waits():
-            most = 0
-        else:
-            return frozenset()
-        again = {partition for partition in self._paused if self._readers[partition].records(partition) <= most}
+        again = {each for each in self._paused if self._has_little(each, self._readers[each], share)}
         self._paused -= again
         return frozenset(again)
+
+    def _share_bytes(self) -> int:
+        """Return how many bytes of one partition may wait."""
+        return max(0, self._limits.bytes - self._waiting_bytes()) // _SHARE
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return how many records of each partition in `ends`, the ends of what the instance reads, no task has

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from penstock.host.purging import RecordPurge
@@ -42,13 +43,18 @@ class TaskThreads:
         self._purge = purge
         self._post = post
         self._figures = figures
+        self._openings: dict[TaskId, Generator[None, None, v.OpenedState]] = {}
         self._restoring: QueuedThread[RestoreAction | _Last] = QueuedThread(
-            f"penstock-{name}-restore", self._restore, self._advance_standbys
+            f"penstock-{name}-restore", self._restore, self._advance
         )
 
     def do(self, action: TaskAction) -> None:
         """Let a thread, or a worker process, do `action`."""
         self._processing.do(action)
+
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell of the tasks that cannot go on because a function has not returned for `limit_ms`."""
+        self._processing.look_for_hung(limit_ms)
 
     def end_hung(self, limit_ms: int) -> None:
         """End the worker processes that have been doing one action for `limit_ms`."""
@@ -71,6 +77,8 @@ class TaskThreads:
         try:
             match action:
                 case _Last():
+                    for opening in self._openings.values():
+                        opening.close()
                     self._standbys.close()
                 case v.Purge(positions):
                     self._opener.purge(self._purge, positions)
@@ -81,9 +89,10 @@ class TaskThreads:
                 case v.StandBy() | v.StandDown():
                     self._follow(action)
                 case v.Restore(task):
-                    self._post(self._opened(task))
+                    self._openings[task] = self._opener.opening(task)
+                    self._open_on(task)
         except Exception as error:
-            self._post(v.Failed(error, action.task if isinstance(action, v.Restore) else None))
+            self._post(v.Failed(error))
 
     def _follow(self, action: v.StandBy | v.StandDown) -> None:
         try:
@@ -94,12 +103,29 @@ class TaskThreads:
         except Exception as error:
             self._lose_standbys(error)
 
-    def _opened(self, task: TaskId) -> v.Restored | v.Closed:
+    def _advance(self) -> float | None:
+        """Go on with the restore that has the least to do, so that its task runs while others are restored, or with the
+        standbys if there is none."""
+        if not self._openings:
+            return self._advance_standbys()
+        self._open_on(min(self._openings, key=self._opener.remaining))
+        return 0
+
+    def _open_on(self, task: TaskId) -> None:
+        """Take a step with the restore of a task, and tell if it has ended."""
+        answer: v.Restored | v.Closed | v.Failed
         try:
             with self._figures.restoring():
-                return v.Restored(task, self._opener.open(task))
+                next(self._openings[task])
+            return
+        except StopIteration as end:
+            answer = v.Restored(task, end.value)
         except RestoreStoppedError:
-            return v.Closed(task)
+            answer = v.Closed(task)
+        except Exception as error:
+            answer = v.Failed(error, task)
+        del self._openings[task]
+        self._post(answer)
 
     def _advance_standbys(self) -> float | None:
         try:

@@ -250,6 +250,13 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Hangs:
+    """What these tasks were asked for is not answered for now, because a function does not return."""
+
+    tasks: frozenset[TaskId]
+
+
+@dataclass(frozen=True)
 class Failed:
     """Something failed. task: the task that it concerns, None for all."""
 
@@ -317,6 +324,7 @@ Event = (
     | TransactionLost
     | Applied
     | Closed
+    | Hangs
     | Failed
     | StandbysFailed
     | Decided
@@ -509,6 +517,13 @@ class StepBack:
 
 
 @dataclass(frozen=True)
+class LookForHung:
+    """Find out whether a function has not returned for `limit_ms`; answered by `Hangs` for the tasks that it keeps."""
+
+    limit_ms: int
+
+
+@dataclass(frozen=True)
 class EndHung:
     """End what has been doing one thing about a task for `limit_ms`, where it can be ended; what it does is then
     answered."""
@@ -583,6 +598,7 @@ Action = (
     | Close
     | GiveUp
     | StepBack
+    | LookForHung
     | EndHung
     | ShutDownApplication
     | Leave

@@ -362,7 +362,7 @@ class Process:
                 if self._output is not None:
                     self._output.close()
                 self.later(1_000, self.kill)  # the member has left by then
-            case v.TellRunning() | v.TellRebalancing() | v.TellRetry() | v.EndHung():
+            case v.TellRunning() | v.TellRebalancing() | v.TellRetry() | v.LookForHung() | v.EndHung():
                 pass
 
     # ---------------------------------------- the other threads

@@ -138,6 +138,9 @@ class SimulatedWorker:
         unanswered, self._unanswered = list(self._unanswered), deque()
         self._died("was killed", self.pid, unanswered)
 
+    def is_hung(self, limit_ms: int) -> bool:
+        return False
+
     def kill_if_hung(self, limit_ms: int) -> None:
         pass
 

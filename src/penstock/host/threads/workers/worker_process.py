@@ -83,6 +83,10 @@ class Worker(Protocol):
         """Have the worker do `action`; return False if it has ended."""
         ...
 
+    def is_hung(self, limit_ms: int) -> bool:
+        """Return whether it has been doing one action for `limit_ms`."""
+        ...
+
     def kill_if_hung(self, limit_ms: int) -> None:
         """End it if it has been doing one action for `limit_ms`."""
         ...
@@ -183,10 +187,15 @@ class WorkerProcess:
             self._sender.put(action)
             return True
 
+    def is_hung(self, limit_ms: int) -> bool:
+        """Return whether it has been doing one action for `limit_ms`."""
+        with self._lock:
+            return bool(self._unanswered) and elapsed_milliseconds() - self._busy_since_ms >= limit_ms
+
     def kill_if_hung(self, limit_ms: int) -> None:
         """Kill the process if it has been doing one action for `limit_ms` (max.poll.interval.ms)."""
+        is_hung = self.is_hung(limit_ms)
         with self._lock:
-            is_hung = bool(self._unanswered) and elapsed_milliseconds() - self._busy_since_ms >= limit_ms
             if is_hung and not self._has_ended:
                 self._killed_after = f"max.poll.interval.ms={limit_ms} without progress"
                 self._process.kill()

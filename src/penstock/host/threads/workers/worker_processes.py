@@ -178,6 +178,13 @@ class WorkerProcesses:
             case _:
                 assert_never(action)
 
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Tell of all tasks of a process in which a function has not returned for `limit_ms`: each process runs one
+        after the other."""
+        for number, worker in enumerate(self._workers):
+            if worker.is_hung(limit_ms):
+                self._answer(v.Hangs(frozenset(task for task, where in self._running.items() if where == number)))
+
     def end_hung(self, limit_ms: int) -> None:
         """Kill the workers that have been doing one action for `limit_ms` (max.poll.interval.ms): other processes take
         their places."""

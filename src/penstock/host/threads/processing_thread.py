@@ -1,0 +1,180 @@
+"""Runs all tasks in one thread of this process, as long as their functions return: a task whose function does not gets
+that thread for itself, and another one takes over the rest."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable
+from itertools import count
+
+from penstock.clock import elapsed_milliseconds
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskRunner
+from penstock.host.threads.queued import QueuedThread
+from penstock.host.turns import TopologyTurns
+from penstock.plan.subtopology import TaskId
+from penstock.task.taps import TappedRecord
+
+_log = logging.getLogger(__name__)
+
+
+class ProcessingThread:
+    """One thread that runs all tasks, but for those with one of their own (implements Processing)."""
+
+    def __init__(
+        self, name: str, runner: TaskRunner, answer: Callable[[v.Event], None], turns: TopologyTurns | None = None
+    ) -> None:
+        """Start. answer: takes the answers, in the thread. turns: what runs take; None if they take none."""
+        self._runner = runner
+        self.turns = turns
+        self._name = name
+        self._answer = answer
+        self._numbers = count(1)
+        self._shared = self._started(0)
+        self._own: dict[TaskId, tuple[int, _Thread]] = {}
+        """The threads of tasks with one of their own, with their numbers. The polling thread changes it."""
+
+    def _started(self, number: int) -> _Thread:
+        name = f"{self._name}-{number}" if number else self._name
+        return _Thread(name, self._runner, self._answer, self.turns, number)
+
+    @property
+    def worker_count(self) -> int:
+        """1."""
+        return 1
+
+    def worker_of(self, task: TaskId) -> int:
+        """Return the number of the thread that runs `task`."""
+        own = self._own.get(task)
+        return 0 if own is None else own[0]
+
+    def workers(self) -> dict[TaskId, str]:
+        """Return the name of the thread for each open task."""
+        own = dict(self._own)
+        return {
+            task: f"thread {own[task][1].name if task in own else self._shared.name}"
+            for task in self._runner.open_tasks()
+        }
+
+    def do(self, action: TaskAction) -> None:
+        """Have `action` done."""
+        own = self._own.get(action.task)
+        if own is None:
+            self._shared.put(action)
+            return
+        own[1].put(action)
+        if isinstance(action, v.Close):
+            del self._own[action.task]
+            own[1].end(0)
+
+    def look_for_hung(self, limit_ms: int) -> None:
+        """Give a thread of its own to the task that has been doing one thing for `limit_ms`, name it, and tell."""
+        threads = [self._shared, *(thread for _, thread in self._own.values())]
+        for thread in threads:
+            task = thread.hung(limit_ms)
+            if task is None:
+                continue
+            if thread is self._shared:
+                number = next(self._numbers)
+                self._own[task], self._shared = (number, thread), self._started(number)
+                for action in thread.take_back():
+                    self.do(action)
+            self._answer(v.Hangs(frozenset([task])))
+
+    def end_hung(self, limit_ms: int) -> None:
+        """Do nothing: Python cannot end a thread."""
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return the tasks of the topology that are open."""
+        return self._runner.open_tasks()
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all open tasks."""
+        return self._runner.readable(store_name, committed)
+
+    def entries(self, store_name: str) -> int | None:
+        """Return about how many entries the stores of that name of all open tasks have."""
+        return self._runner.entries(store_name)
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return the last records that have reached a node, and keep such records from now on."""
+        return self._runner.tapped(node, limit)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        self._runner.untap(node)
+
+    def close(self) -> None:
+        """End the threads; a function of the user that does not return keeps its thread, and the program does not wait
+        for that."""
+        if self.turns is not None:
+            self.turns.leave()
+        for _, thread in self._own.values():
+            thread.end(0)
+        self._shared.end(LAST_SECONDS)
+
+
+class _Thread:
+    """Does actions about tasks, one after the other."""
+
+    def __init__(
+        self,
+        name: str,
+        runner: TaskRunner,
+        answer: Callable[[v.Event], None],
+        turns: TopologyTurns | None,
+        number: int,
+    ) -> None:
+        self.name = name
+        self._runner = runner
+        self._answer = answer
+        self._turn = None if turns is None else turns.of_runner(number)
+        self._doing: tuple[TaskAction, int] | None = None
+        self._named: TaskAction | None = None
+        self._thread: QueuedThread[TaskAction] = QueuedThread(name, self._do)
+
+    def put(self, action: TaskAction) -> None:
+        """Have `action` done behind what was given before."""
+        self._thread.put(action)
+
+    def take_back(self) -> list[TaskAction]:
+        """Return what was given and has not begun."""
+        return self._thread.take_back()
+
+    def end(self, seconds: float) -> None:
+        """End behind what was given; wait for it so long."""
+        self._thread.close(seconds)
+
+    def hung(self, limit_ms: int) -> TaskId | None:
+        """Return the task that has been doing one thing for `limit_ms`, None if there is none, or it was returned
+        before; name it in the log."""
+        doing = self._doing
+        if doing is None or doing[0] is self._named or elapsed_milliseconds() - doing[1] < limit_ms:
+            return None
+        self._named = action = doing[0]
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        _log.warning(
+            "A function of task %s has not returned for %d ms (penstock.task.stuck.ms). The other tasks go on without "
+            "it, and it is committed when it returns. It is here:\n%s",
+            action.task,
+            limit_ms,
+            "".join(traceback.format_stack(frame)) if frame is not None else "",
+        )
+        return action.task
+
+    def _do(self, action: TaskAction) -> None:
+        if self._turn is None or not isinstance(action, v.Run):
+            self._answer(self._done(action))
+            return
+        with self._turn.taken():
+            event = self._done(action)
+        self._answer(event)
+
+    def _done(self, action: TaskAction) -> v.Event:
+        self._doing = action, elapsed_milliseconds()
+        try:
+            return self._runner.do(action)
+        finally:
+            self._doing = None
