@@ -187,6 +187,14 @@ def uncovered(path: Path, at: int) -> bool:
     return at - position < CHECKSUMMED_FROM
 
 
+def has_index(path: Path) -> bool:
+    """Return whether the file of an index tells what a log had; one that was not on disk may have been empty."""
+    try:
+        return unpack_summary(path.with_suffix(".index").read_bytes()).size == path.stat().st_size
+    except (FileNotFoundError, InvalidIndexError):
+        return False
+
+
 def is_known(path: Path) -> bool:
     """Return whether another file tells that a file was there: what follows a segment is in its index."""
     before = [each for each in path.parent.glob("*.log") if each < path]
@@ -224,7 +232,7 @@ def damage(directory: Path, topics: Mapping[str, str], chance: random.Random, go
         case "cut":
             # A file that ends with a whole batch could never have had more.
             path.write_bytes(content[:at] + b"x")
-        case "empty" if is_known(path):
+        case "empty" if path.suffix != ".log" or has_index(path):
             path.write_bytes(b"")
             gone.add(path.parent)
         case "longer":
