@@ -24,6 +24,7 @@ class Tolerance(NamedTuple):
 
 
 TOLERANCES: Mapping[str, Tolerance] = {
+    "processes": Tolerance(0.1, 1),
     "descriptors": Tolerance(0.05, 8),
     "memory": Tolerance(0.1, 8 * MIB),
     "disk": Tolerance(0.2, 4 * MIB),
@@ -32,13 +33,14 @@ TOLERANCES: Mapping[str, Tolerance] = {
 
 
 def figures_of(pid: int, directories: Iterable[Path]) -> dict[str, float]:
-    """Return what a process and those below it take: open descriptors, resident bytes, bytes on disk, also those of
-    deleted files that are still open."""
-    figures = {"descriptors": 0.0, "memory": 0.0, "disk": float(sum(map(_bytes_below, directories)))}
+    """Return what a process and those below it take: their number, open descriptors, resident bytes, and bytes on disk,
+    also those of deleted files that are still open."""
+    figures = {"processes": 0.0, "descriptors": 0.0, "memory": 0.0, "disk": float(sum(map(_bytes_below, directories)))}
     for each in (pid, *(process.pid for process in descendants(pid))):
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             figures["memory"] += int(Path(f"/proc/{each}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
             opened = list(Path(f"/proc/{each}/fd").iterdir())
+            figures["processes"] += 1
             figures["descriptors"] += len(opened)
             figures["disk"] += sum(map(_bytes_if_deleted, opened))
     return figures

@@ -10,10 +10,10 @@ import pytest
 
 from tests.soak.figures import MIB, figures_of, growth
 
-FLAT = {"descriptors": 100.0, "memory": 200.0 * MIB, "disk": 40.0 * MIB}
+FLAT = {"processes": 5.0, "descriptors": 100.0, "memory": 200.0 * MIB, "disk": 40.0 * MIB}
 
 
-@pytest.mark.parametrize(("name", "by"), [("descriptors", 1), ("memory", MIB), ("disk", MIB)])
+@pytest.mark.parametrize(("name", "by"), [("processes", 0.1), ("descriptors", 1), ("memory", MIB), ("disk", MIB)])
 def test_what_grows_all_the_time_is_found(name: str, by: float) -> None:
     samples = [{**FLAT, name: FLAT[name] + by * second} for second in range(120)]
     assert list(growth(samples)) == [name]
@@ -32,7 +32,7 @@ def test_figures_are_those_of_a_process_and_a_directory(tmp_path: Path) -> None:
         process = subprocess.Popen(["sleep", "600"], stdin=opened, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         before = figures_of(process.pid, [tmp_path])
-        assert before["descriptors"] == 3
+        assert (before["processes"], before["descriptors"]) == (1, 3)
         assert before["memory"] > 0
         assert before["disk"] >= MIB
         file.unlink()

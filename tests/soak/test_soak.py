@@ -116,12 +116,16 @@ class Soak:
         assert match is not None
         return match[1]
 
-    def run(self, number: int) -> None:
-        """Let a second pass, with records; then look."""
+    def write(self) -> None:
+        """Write the records of a second."""
         for _ in range(_RECORDS_A_SECOND):
             word = b"word%d" % self._draw.randrange(WORDS)
             self._producer.send(program.INPUT, word, word)
         self._producer.flush()
+
+    def run(self, number: int) -> None:
+        """Let a second pass, with records; then look."""
+        self.write()
         time.sleep(1)  # the soak itself
         assert self._process.poll() is None, self._log.read_text()
         assert self._broker.pid is not None
@@ -140,13 +144,16 @@ class Soak:
 
 def readable(figures: Mapping[str, float]) -> str:
     memory, disk = (figures[name] / MIB for name in ("memory", "disk"))
-    return f"{figures['descriptors']:.0f} descriptors, {memory:.0f} MiB of memory, {disk:.1f} MiB on disk"
+    counts = f"{figures['processes']:.0f} processes, {figures['descriptors']:.0f} descriptors"
+    return f"{counts}, {memory:.0f} MiB of memory, {disk:.1f} MiB on disk"
 
 
 def test_an_application_that_runs_on_takes_no_more_than_before(broker: BrokerProcess, tmp_path: Path) -> None:
     soak = Soak(broker, tmp_path)
     try:
         pages = soak.pages()
+        soak.write()
+        wait_for(lambda: soak.lag() == 0, _START_SECONDS)
         deadline = time.monotonic() + 60 * MINUTES
         with Visitors(pages, soak.metrics) as visitors:
             while time.monotonic() < deadline:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any, Protocol
 from urllib.request import urlopen
@@ -58,7 +59,7 @@ def port_with(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("penstock.streams.open_host", host.open)
     with ExitStack() as stack:
 
-        def start(**limits: int) -> Port:
+        def start(**limits: Any) -> Port:
             streams = KafkaStreams(word_count(), {**CONFIG, request.param: 0, **limits})
             stack.callback(streams.close)
             streams.start()
@@ -95,8 +96,8 @@ HEAD = b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
 
 def test_a_connection_that_sends_no_whole_request_in_time_is_closed(port_with: Callable[..., Port]) -> None:
-    port = port_with(**limits(timeout_ms=200))
-    body = b"POST /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1"
+    port = port_with(**limits(timeout_ms=200), **{"penstock.ui.control": "true"})
+    body = b"POST /control HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n1"
     after_an_answer = b"%b\r\n" % HEAD, b"%b\r\nGET /metrics HTTP/1.1\r\nX: " % HEAD
     connections = [port.connect(said) for said in (b"", HEAD, body, *after_an_answer)]
     assert all(map(is_closed, connections))
@@ -130,6 +131,24 @@ def test_a_connection_that_does_not_take_its_answer_is_closed(
         while part := connection.recv(65_536):
             taken += len(part)
     assert taken < len(text)
+
+
+@pytest.mark.parametrize("port_with", ["penstock.ui.port"], indirect=True)
+def test_a_connection_that_does_not_follow_its_page_is_closed(
+    port_with: Callable[..., Port], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def sections(routes: Any, page: Any, request: Any) -> AsyncIterator[bytes]:
+        while True:
+            yield b"x" * 1024 * 1024
+            await asyncio.sleep(0)
+
+    ended = threading.Event()
+    monkeypatch.setattr("penstock.ui.routes._Routes._sections", sections)
+    monkeypatch.setattr(OpenConnections, "closed", _then(OpenConnections.closed, ended.set))
+    port = port_with(**limits(timeout_ms=200))
+    port.connect(b"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert ended.wait(60)
+    assert port.works()
 
 
 def _answering(text: bytes) -> Callable[..., list[bytes]]:
