@@ -1,4 +1,4 @@
-"""A user's store: state in a SQLite file, which other programs can query while the application runs.
+"""A user's store: state in SQLite files, one a task, which other programs can query while the application runs.
 
 Keys and values are texts. What Penstock asks of a store: that it tells its changes (`log_change`), so that they are as
 durable as any state, and takes back what was committed (`restore`). The program below counts orders by customer.
@@ -50,18 +50,19 @@ class SqliteIterator:
 
 
 class SqliteStore:
-    """A key-value store of texts in one table of a SQLite file."""
+    """A key-value store of texts in one table of a SQLite file of its task."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, directory: Path) -> None:
         self.name = name
-        self._path = path
+        self._directory = directory
         self._connection: sqlite3.Connection | None = None
 
     # ---------- what the task calls
 
     def init(self, context: StateStoreContext) -> None:
         self._context = context
-        self._connection = sqlite3.connect(self._path)
+        self._directory.mkdir(exist_ok=True)
+        self._connection = sqlite3.connect(self._directory / f"{context.task_id}.sqlite")
         self._execute(f'CREATE TABLE IF NOT EXISTS "{self.name}" (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID')
         context.register(self.restore)
 
@@ -149,14 +150,14 @@ class SqliteStore:
 
 
 class SqliteStoreSupplier(CustomStoreSupplier):
-    """Makes the store `name` in the file `path`."""
+    """Makes the store `name` in `directory`, where each task has a file: a file has one writer at a time."""
 
-    def __init__(self, name: str, path: Path) -> None:
+    def __init__(self, name: str, directory: Path) -> None:
         super().__init__(name)
-        self.path = path
+        self.directory = directory
 
     def get(self) -> CustomStateStore:
-        return SqliteStore(self.name, self.path)
+        return SqliteStore(self.name, self.directory)
 
 
 class Orders(Processor):
@@ -174,10 +175,10 @@ config = {
     "default.key.serde": Serdes.string(),
     "default.value.serde": Serdes.string(),
 }
-database = Path(tempfile.gettempdir()) / "orders.sqlite"
+databases = Path(tempfile.gettempdir()) / "orders"
 
 builder = StreamsBuilder()
-builder.add_state_store(StoreBuilder(SqliteStoreSupplier("orders", database)))
+builder.add_state_store(StoreBuilder(SqliteStoreSupplier("orders", databases)))
 builder.stream("orders").process(Orders, "orders")
 topology = builder.build()
 

@@ -36,6 +36,14 @@ def test_a_key_with_the_prefix_of_a_role_is_for_that_role_and_overrides_the_plai
     assert settings(ADMIN, **given)["socket.timeout.ms"] == 3
 
 
+def test_an_administrator_which_nobody_asks_for_statistics_makes_them_only_by_its_own_key() -> None:
+    made = {
+        role: settings(role, statistics__interval__ms=5).get("statistics.interval.ms") for role in (PRODUCER, ADMIN)
+    }
+    assert made == {PRODUCER: 5, ADMIN: None}
+    assert settings(ADMIN, admin__statistics__interval__ms=7)["statistics.interval.ms"] == 7
+
+
 def test_a_consumer_that_restores_has_keys_of_its_own_above_those_of_consumers() -> None:
     given: dict[str, Any] = {"consumer__fetch__min__bytes": 2, "restore__consumer__fetch__min__bytes": 3}
     made = {role: settings(role, **given) for role in (CONSUMER, RESTORE_CONSUMER)}

@@ -129,6 +129,11 @@ def test_a_running_application_answers_dashboards_and_alerts(
         wait_for(lambda: not missing())
         wait_for(lambda: lags(streams.metrics()) == {(source, "0"): 0, (source, "1"): 0})
         host = "Spark" if isinstance(runner, SparkRunner) else "threads"
+        rows = re.findall(
+            r"^\| (`.*`) \| (threads, Spark|threads|Spark) \| ", reference.PAGE.read_text("utf-8"), re.MULTILINE
+        )
+        documented = {key for keys, hosts in rows if host in hosts for key in re.findall(r"`(\w+)`", keys)}
+        assert documented == streams.statistics().keys()
         left_out = {(group, name) for group, name, missing_on, _ in reference.left_out() if missing_on in ("", host)}
         kafka = {(group, name) for group, names in reference.KAFKA_NAMES.items() for name in names}
         there = {(key.group, key.name) for key in streams.metrics()}

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from penstock import Processor, Record, Serde, Serdes, StoreBuilder, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError
+from penstock.record import RecordBatch
+from penstock.state.build import restore_store
 from penstock.state.conformance import check_key_value_store
 from penstock.state.custom import CustomStateStore, CustomStore, CustomStoreSupplier, StateStoreContext
 from penstock.state.memory import MemoryBase
@@ -197,6 +199,18 @@ class Careless(DictStore):
         pass
 
 
+class Shared(DictStore):
+    """Keeps the entries of all tasks in one place."""
+
+    place: ClassVar[dict[str, str]] = {}
+
+    def restore(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        super().restore(entries)
+        self.place.clear()
+        self.place.update(self.content)
+        self.content = self.place
+
+
 class Stubborn(DictStore):
     """Never closes."""
 
@@ -210,6 +224,7 @@ class Stubborn(DictStore):
         (Forgetful, "Expected get.* after it was restored"),
         (Unregistered, "after it was restored"),
         (Unordered, r"Expected all\(\)"),
+        (Shared, r"Expected all\(\) of the store of another task"),
         (Careless, "put of a None key|get after close"),
         (Stubborn, "is_open"),
     ],
@@ -217,6 +232,28 @@ class Stubborn(DictStore):
 def test_the_kit_finds_a_store_that_breaks_a_rule(kind: type, text: str) -> None:
     with pytest.raises(AssertionError, match=text):
         check_key_value_store(lambda: DictStoreSupplier("s", kind))
+
+
+def test_a_store_of_which_only_one_can_be_open_is_found_by_the_kit() -> None:
+    class Locked(DictStore):
+        def put(self, key: str, value: str | None) -> None:
+            if self.context.task_id != "0_0":
+                raise OSError("locked")
+            super().put(key, value)
+
+    with pytest.raises(AssertionError, match=r"not to disturb one another.*locked.*context\.task_id in their path"):
+        check_key_value_store(lambda: DictStoreSupplier("s", Locked))
+
+
+def test_a_restore_from_a_changelog_makes_no_store_of_the_user() -> None:
+    class Unmade(DictStoreSupplier):
+        def get(self) -> DictStore:
+            raise AssertionError("the task that is opened makes it")
+
+    records = RecordBatch.of([(b"a", b"1", 5, 0, ()), (b"b", b"2", 6, 1, ()), (b"a", None, 7, 2, ())])
+    config = StreamsConfig({"application.id": "a"}, environment={})
+    changes = restore_store(StoreBuilder(Unmade("s")), config, MemoryBase().view("s"), {}, records)
+    assert changes == {b"a": None, b"b": b"2"}
 
 
 class Remember(Processor):

@@ -146,7 +146,8 @@ _OF_PRODUCERS = frozenset(
 _OF_OTHERS: Mapping[str, frozenset[str]] = {
     CONSUMER: _OF_PRODUCERS,
     PRODUCER: _OF_CONSUMERS,
-    ADMIN: _OF_CONSUMERS,  # librdkafka makes an administrator as a producer
+    # librdkafka makes an administrator as a producer; its statistics would wait for somebody who reads them
+    ADMIN: _OF_CONSUMERS | {"statistics.interval.ms"},
 }
 """Keys of librdkafka that mean nothing to the clients of a role, for which it logs a warning; so they do not get those
 that the user gave to all clients."""

@@ -130,6 +130,10 @@ _THREAD_IDS: Final[Mapping[str, str]] = {
     _UPDATER: "StateUpdater-1",
 }
 """The end of the thread-id of the metrics of a group; no others have one."""
+_OF_THREADS: Final = frozenset((PROCESS, PUNCTUATE))
+"""What Kafka measures of tasks, and of all tasks of a thread together."""
+_CLOSED: Final = "closed"
+"""In place of a task: all that are closed."""
 _OF_UPDATER: Final = frozenset((RESTORE, ACTIVE_RESTORING, STANDBY_UPDATING, ACTIVE_RESTORE, STANDBY_UPDATE, IDLE))
 """What is measured of the thread that restores tasks and updates standby tasks."""
 FALLING: Final = frozenset((RESTORE_REMAINING, BUFFER_BYTES, CACHE_BYTES))
@@ -438,6 +442,14 @@ class HostMeasurements:
         for report in reports:
             self._sensors.take(report.metrics, report.measured, now_ms)
 
+    def closed(self, task: str) -> None:
+        """Forget what was measured of a task that is closed, as Kafka removes its metrics; the totals of all tasks
+        together stay."""
+        self.forget(task)
+        for operation, measured in self._operations.forget(lambda each: each.task == task).items():
+            if operation.name in _OF_THREADS and not operation.tag:
+                self._operations.add_total_of(Operation(operation.name, _CLOSED), measured)
+
     def forget(self, task: str | None = None) -> None:
         """Forget what was measured last of a task that runs here no longer; None for all tasks. Totals stay."""
         self._gauges = {
@@ -488,7 +500,7 @@ def streams_metrics(
             add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
     for operation, sampled in {**measured.operations, **_of_all_tasks(measured.operations)}.items():
         group, tags = _place(operation)
-        for end, stat in _STATS[group, operation.name]:
+        for end, stat in () if operation.task == _CLOSED else _STATS[group, operation.name]:
             add(group, f"{operation.name}{end}", stat.of(sampled), *tags)
     for operation, gauge in measured.gauges.items():
         group, tags = _place(operation)
@@ -532,7 +544,7 @@ def _of_all_tasks(operations: Mapping[Operation, Sampled]) -> dict[Operation, Sa
     """Return what Kafka measures of a thread, too, of all tasks together: in ms, where it is in ns of a task."""
     found: dict[Operation, Sampled] = {}
     for operation, sampled in operations.items():
-        if operation.task and not operation.tag and operation.name in (PROCESS, PUNCTUATE):
+        if operation.task and not operation.tag and operation.name in _OF_THREADS:
             number, total, window, seconds = sampled
             before = found.get(Operation(operation.name), Sampled(0, 0.0, NOTHING, 0.0))
             found[Operation(operation.name)] = Sampled(
@@ -556,7 +568,7 @@ def _process_ratios(operations: Mapping[Operation, Sampled]) -> dict[str, float]
     times = {
         operation.task: sampled.window.total
         for operation, sampled in operations.items()
-        if operation.name == PROCESS and operation.task and not operation.tag
+        if operation.name == PROCESS and operation.task not in ("", _CLOSED) and not operation.tag
     }
     together = sum(times.values())
     return {task: time / together if together else 0.0 for task, time in times.items()}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -112,6 +112,11 @@ class SampledMeasurement:
         else:
             self._samples.append((now_ms, measurement))
 
+    def add_total_of(self, other: SampledMeasurement) -> None:
+        """Add what `other` has measured from the beginning on; it is not of the last samples."""
+        self._count += other._count
+        self._total += other._total
+
     def at(self, now_ms: int) -> Sampled:
         """Return what there is at `now_ms`."""
         while self._samples and now_ms - self._samples[0][0] >= self._most * self._window_ms:
@@ -200,6 +205,15 @@ class SampledMeasurements(Generic[_Key]):
                 return
             known = self._measurements[key] = SampledMeasurement(self._samples, self._window_ms)
         known.take(measurement, now_ms)
+
+    def forget(self, is_gone: Callable[[_Key], bool]) -> dict[_Key, SampledMeasurement]:
+        """Give up what was measured of the keys that are gone, so that it takes no place of others."""
+        return {key: self._measurements.pop(key) for key in [*filter(is_gone, self._measurements)]}
+
+    def add_total_of(self, key: _Key, other: SampledMeasurement) -> None:
+        """Add to `key` what `other` has measured from the beginning on."""
+        known = self._measurements.setdefault(key, SampledMeasurement(self._samples, self._window_ms))
+        known.add_total_of(other)
 
     def at(self, now_ms: int) -> dict[_Key, Sampled]:
         """Return what there is of each at `now_ms`."""

@@ -84,6 +84,7 @@ class _Build:
     count_dropped: Callable[[int], None]
     change_log: ChangeLog | None
     observer: TaskObserver = NOT_OBSERVED
+    task_id: str = ""
 
     @property
     def in_memory(self) -> bool:
@@ -225,16 +226,17 @@ def build_store(
     count_dropped: Callable[[int], None] = lambda records: None,
     change_log: ChangeLog | None = None,
     observer: TaskObserver = NOT_OBSERVED,
+    task_id: str = "",
 ) -> EngineStore:
     """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
     context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
     the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
-    leaves the layer out. observer: receives what the store reports. Raises ConfigError if a serde is not given and has
-    no default, or the kind of the store is unknown.
+    leaves the layer out. observer: receives what the store reports. task_id: which task has the store, for users' own
+    ones. Raises ConfigError if a serde is not given and has no default, or the kind of the store is unknown.
     """
-    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, observer)
+    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, observer, task_id)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
             return _key_value(build, build.buffer() if keeps_timestamps else build.plain_buffer())
@@ -249,7 +251,7 @@ def build_store(
         case TimeOrderedBufferBytesStoreSupplier():
             return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log(), observer)
         case CustomStoreSupplier() as supplier:
-            return CustomStore(supplier, config, view, build.log())
+            return CustomStore(supplier, config, view, build.log(), task_id)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or derive "
@@ -271,8 +273,13 @@ def restore_store(
     such a store, ConfigError as `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
+    keys, values = build.format().entries(records)
+    if isinstance(builder.supplier, CustomStoreSupplier):  # the user's own store is made when its task is opened
+        written = UncommittedStore(view)
+        written.put_many(keys, values)
+        return written.changes()
     store = build_store(builder, config, view, RecordCache(0), _no_context, metadata)
-    store.restore(*build.format().entries(records), records.timestamps)
+    store.restore(keys, values, records.timestamps)
     return store.changes()
 
 

@@ -40,17 +40,22 @@ class _Check:
         self._held: dict[str, str] = {}
         self._commits = 0
         self._open()
+        self._neighbour = self._made("0_1", MemoryBase())
+        self._of_neighbour: dict[str, str] = {}
 
     def _open(self) -> None:
-        supplier = self._make_supplier()
-        config = StreamsConfig({"application.id": "conformance"}, environment={})
-        self._task = CustomStore(supplier, config, self._base.view(supplier.name))
+        self._task = self._made("0_0", self._base)
         self._store: Any = self._task.exposed()
         _expect(self._store.is_open(), "is_open() to be true after init")
-        _expect(self._store.name == supplier.name, f"the name {supplier.name!r}, not {self._store.name!r}")
+        _expect(self._store.name == self._task.name, f"the name {self._task.name!r}, not {self._store.name!r}")
         _expect(isinstance(self._store.persistent(), bool), "persistent() to be True or False")
         self._held = dict(self._committed)
         self._compare("after it was restored")
+
+    def _made(self, task: str, base: MemoryBase) -> CustomStore:
+        supplier = self._make_supplier()
+        config = StreamsConfig({"application.id": "conformance"}, environment={})
+        return CustomStore(supplier, config, base.view(supplier.name), task_id=task)
 
     def run(self) -> None:
         """Run all checks."""
@@ -58,10 +63,12 @@ class _Check:
         for round_ in range(_ROUNDS):
             for _ in range(_STEPS_PER_ROUND):
                 self._step(chance)
+            self._write_beside(f"v{round_}")
             self._compare(f"in round {round_}")
             ending = chance.choice((self._commit, self._commit, self._crash, self._restart))
             ending()
         self._check_refusals()
+        self._neighbour.close()
         self._task.close()
         _expect(not self._store.is_open(), "is_open() to be false after close")
         self._refuses(InvalidStateStoreError, lambda: self._store.get("a"), "get after close")
@@ -83,6 +90,20 @@ class _Check:
     def _restart(self) -> None:
         self._commit()
         self._crash()
+
+    def _write_beside(self, value: str) -> None:
+        """Write to the store of another task in this process, which neither waits for this one nor shares entries."""
+        store: Any = self._neighbour.exposed()
+        try:
+            store.put("b", value)
+            store.put(value, value)
+        except Exception as error:
+            raise AssertionError(
+                "expected the stores of two tasks in one process not to disturb one another, but one raised "
+                f"{error!r}: give each its own files, with context.task_id in their path"
+            ) from error
+        self._of_neighbour |= {"b": value, value: value}
+        _equal(sorted(_all(store.all())), sorted(self._of_neighbour.items()), "all() of the store of another task")
 
     # ---------- what a processor does
 

@@ -7,6 +7,8 @@ Rules for such a store:
   it kept elsewhere from before.
 - Every write that must survive a crash goes to `StateStoreContext.log_change`, immediately or in `flush`, which comes
   before each commit. The entries are any bytes; the last one of a key counts.
+- Each task has its own store of a name, and several tasks run in one process or on one machine: what a store keeps in
+  files has `StateStoreContext.task_id` in its path.
 - On Spark a store lives for one epoch, and is restored at the next.
 """
 
@@ -32,9 +34,10 @@ Restore = Callable[[Iterable[tuple[bytes, bytes]]], None]
 class StateStoreContext:
     """What a store of a user may ask of its task (Kafka class: StateStoreContext)."""
 
-    def __init__(self, name: str, config: StreamsConfig, buffer: BufferedBytesStore) -> None:
-        """Serve the store `name`; its changes go to `buffer`."""
+    def __init__(self, name: str, config: StreamsConfig, buffer: BufferedBytesStore, task_id: str = "") -> None:
+        """Serve the store `name` of a task; its changes go to `buffer`."""
         self._name = name
+        self._task_id = task_id
         self._config = config
         self._buffer = buffer
         self.restore: Restore | None = None
@@ -44,6 +47,11 @@ class StateStoreContext:
         """`application.id` of the configuration."""
         application_id: str = self._config.required("application.id")
         return application_id
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task, such as "0_1"; empty outside tasks, as in tests of a processor alone."""
+        return self._task_id
 
     @property
     def changelog_topic(self) -> str:
@@ -114,16 +122,17 @@ class CustomStore:
         config: StreamsConfig,
         view: BaseView,
         log: StoreChangeLog | None = None,
+        task_id: str = "",
     ) -> None:
-        """Create the store and restore it from `view`, its committed entries; `log` receives its changes. Raises
-        TypeError if what the supplier makes is no store."""
+        """Create the store of a task and restore it from `view`, its committed entries; `log` receives its changes.
+        Raises TypeError if what the supplier makes is no store."""
         self._store = supplier.get()
         self._name = supplier.name
         self.logged = log is not None
         self._buffer: BufferedBytesStore = UncommittedStore(view)
         if log is not None:
             self._buffer = ChangeLoggingStore(self._buffer, log)
-        context = StateStoreContext(supplier.name, config, self._buffer)
+        context = StateStoreContext(supplier.name, config, self._buffer, task_id)
         if not isinstance(self._store, CustomStateStore):
             raise TypeError(
                 f"{type(supplier).__name__}.get() of store {supplier.name!r} returned {self._store!r:.100}: expected a "

@@ -87,6 +87,7 @@ class GlobalStateUpdateTask:
             self._context.record_context,
             self._context.processor_metadata,
             self._context.count_late,
+            task_id=str(GLOBAL_TASK_ID),
         )
         self._context.stores = self._state.stores
         handles = config["processing.exception.handler.global.enabled"]

@@ -34,13 +34,14 @@ class ProcessorStateManager:
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
         observer: TaskObserver = NOT_OBSERVED,
+        task_id: str = "",
     ) -> None:
         """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
         that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
         stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
         writes that it refused. change_log: takes the changelog records of the stores that it names. spilled: takes the
         uncommitted changes that are too large for memory; None keeps them there. observer: receives what the stores
-        report."""
+        report. task_id: which task has the stores."""
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
@@ -58,6 +59,7 @@ class ProcessorStateManager:
                 partial(count_dropped, name),
                 change_log,
                 observer,
+                task_id,
             )
             for name, builder in spec.stores.items()
         }

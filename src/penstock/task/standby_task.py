@@ -62,6 +62,7 @@ class StandbySnapshot:
                 RecordCache(0),
                 _no_context,
                 dict(self._clocks),
+                task_id=f"{self.task}",
             )
         return stores[name].exposed()
 

@@ -134,6 +134,7 @@ class StreamTask:
             change_log,
             spilled,
             self._observer,
+            str(task_id),
         )
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}

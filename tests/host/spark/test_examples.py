@@ -12,7 +12,18 @@ import pytest
 from penstock.broker.process import BrokerProcess
 from penstock.config import StreamsConfig
 from tests.docs.pages import run_blocks
-from tests.examples.inputs import EACH_RESULT, EXAMPLES, INPUTS, Piped, Program, example, on_the_test_driver
+from tests.examples.inputs import (
+    EACH_RESULT,
+    EXAMPLES,
+    INPUTS,
+    PARTITIONS,
+    Piped,
+    Program,
+    example,
+    on_the_test_driver,
+    partition_of,
+    seen,
+)
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, run_to_end
 
@@ -33,16 +44,16 @@ def check_on_spark(program: Program, piped: Sequence[Piped], runner: SparkRunner
     try:
         topics, outputs = program.topics()
         topics |= {each.topic for each in piped}  # topics of global tables too
-        here.create_topics(dict.fromkeys([*topics, *expected.keys() & {"topic-sink"}], 1))
+        here.create_topics(dict.fromkeys([*topics, *expected.keys() & {"topic-sink"}], PARTITIONS))
         for topic in {each.topic for each in piped}:
             ordered = sorted((each for each in piped if each.topic == topic), key=lambda each: each.timestamp)
-            here.write(topic, [InputRecord(key, value, time) for _, key, value, time in ordered])
+            here.write(topic, [InputRecord(key, value, time, partition_of(key)) for _, key, value, time in ordered])
         config: StreamsConfig = here.config(str(program.config["application.id"]), {**program.config})
         sources = {topic for each in program.topology.build("x").subtopologies for topic in each.source_topics}
         for _ in range(2 if sources & outputs else 1):  # a run reads to the ends that topics have when it starts
             run_to_end(here.host(program.topology, config.overridden(EACH_RESULT), True, runner.session))
         for topic in outputs:
-            found = Counter((record.key, record.value, record.timestamp) for record in here.read(topic))
+            found = seen(topic, ((record.key, record.value, record.timestamp) for record in here.read(topic)))
             assert found == expected.get(topic, Counter()), topic
     finally:
         here.close()

@@ -16,7 +16,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.streams import KafkaStreams
-from tests.examples.inputs import EACH_RESULT, INPUTS, example, on_the_test_driver
+from tests.examples.inputs import EACH_RESULT, INPUTS, PARTITIONS, example, on_the_test_driver, partition_of, seen
 
 SAMPLE = {"flights_with_planes.py", "wind_at_departure.py"}
 """What runs each time: a foreign-key join through several sub-topologies; a global table and final windows."""
@@ -43,10 +43,12 @@ def test_an_example_runs_on_threads(
     config = StreamsConfig({**program.config, **EACH_RESULT, **here})
     topics, outputs = program.topics()
     admin = ConfluentAdmin(config)
-    admin.create_topics([NewTopic(topic, 1) for topic in {*topics, *expected, *(each.topic for each in piped)}])
+    admin.create_topics(
+        [NewTopic(topic, PARTITIONS) for topic in {*topics, *expected, *(each.topic for each in piped)}]
+    )
     producer = ConfluentProducer(config)
     for topic, key, value, timestamp in sorted(piped, key=lambda each: each.timestamp):
-        producer.send(topic, key, value, 0, timestamp)
+        producer.send(topic, key, value, partition_of(key), timestamp)
     producer.close()
     sources = {topic for each in program.topology.build("x").subtopologies for topic in each.source_topics}
     for _ in range(2 if sources & outputs else 1):  # a run reads to the ends that topics have when it starts
@@ -57,11 +59,10 @@ def test_an_example_runs_on_threads(
 
 
 def read(config: StreamsConfig, admin: ConfluentAdmin, topic: str) -> Counter[tuple[Any, ...]]:
-    """Return what a topic has: key, value and timestamp of each record."""
-    place, fetcher = TopicPartition(topic, 0), ConfluentFetcher(config)
-    end = admin.end_offsets([place])[place]
-    batches = list(fetcher.fetch(place, 0, end, read_committed=True)) if end else []
+    """Return what a topic has, as `on_the_test_driver` does."""
+    fetcher = ConfluentFetcher(config)
+    ends = admin.end_offsets([TopicPartition(topic, partition) for partition in range(PARTITIONS)])
+    batches = [each for place, end in ends.items() if end for each in fetcher.fetch(place, 0, end, read_committed=True)]
     fetcher.close()
-    return Counter(
-        row for each in batches for row in zip(each.keys, each.values, each.timestamps.tolist(), strict=True)
-    )
+    rows = (row for each in batches for row in zip(each.keys, each.values, each.timestamps.tolist(), strict=True))
+    return seen(topic, rows)

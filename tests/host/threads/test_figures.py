@@ -15,7 +15,16 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.vocabulary import OpenedState
-from penstock.metrics.host_metrics import COMMIT, DROPPED_RECORDS, PUNCTUATE, Operation, streams_metrics
+from penstock.metrics.host_metrics import (
+    COMMIT,
+    DROPPED_RECORDS,
+    NODE_ID,
+    PROCESS,
+    PUNCTUATE,
+    Operation,
+    operation_of,
+    streams_metrics,
+)
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
@@ -125,6 +134,27 @@ def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> N
     figures.commit_ended(40)
     metrics = streams_metrics("client", {}, {}, figures.measured())
     assert [each.metric_value for key, each in metrics.items() if key.name == "blocked-time-ns-total"] == [37_000_000]
+
+
+def test_tasks_that_come_and_go_leave_no_metrics_behind_and_the_totals_of_all_stay() -> None:
+    figures = Figures(2, 30_000, lambda topic: False, lambda: 0)
+    node = operation_of(PROCESS, NODE_ID, "node")
+    numbers = set()
+    for partition in range(300):
+        task = TaskId(0, partition)
+        measured = {PROCESS: Measurement(3, 6e6, 2e6, 2e6), node: Measurement(3, 3.0, 1.0, 1.0)}
+        figures.take(v.Started(task, None))
+        figures.take(v.Prepared(task, (), {}, measured))
+        operations = figures.measured().operations
+        assert {each.name for each in operations if each.task == str(task)} == {PROCESS}
+        figures.take(v.Closed(task))
+        numbers.add(len(operations))
+    assert max(numbers) < 12
+    metrics = streams_metrics("client", {}, {}, figures.measured())
+    assert {key.tags["task-id"] for key in metrics if "task-id" in key.tags} == set()
+    values = {key.name: each.metric_value for key, each in metrics.items()}
+    assert values["process-total"] == 900
+    assert values["task-closed-total"] == 300
 
 
 def test_a_commit_is_split_into_its_phases() -> None:

@@ -153,7 +153,7 @@ class Figures:
                     self._count(TASK_CLOSED)
                 with self._lock:
                     self._awaited.pop(str(task), None)
-                    self._measurements.forget(str(task))
+                    self._measurements.closed(str(task))
                     self._restoring.discard(task)
             case v.Restored(task) | v.Failed(task=TaskId() as task):
                 with self._lock:
