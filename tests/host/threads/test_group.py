@@ -413,6 +413,24 @@ def test_an_answer_that_is_lost_while_its_connection_stays_open_is_asked_for_aga
         assert again.member_id == member.member_id  # the session has not ended
 
 
+def test_a_member_whose_leader_dies_before_it_has_planned_goes_on_without_it_though_it_is_not_told(
+    faulty: EmbeddedBroker, unique_name: Callable[[str], str]
+) -> None:
+    with ExitStack() as stack:
+        group = Group(RunningBroker("embedded", faulty.bootstrap_servers), unique_name, stack)
+        client = group.client()
+        leader = raw_member(group, client)
+        assert client.call(JOIN_GROUP, 9, join(group, leader))["leader"] == leader
+        faulty.delay("SyncGroup", NEVER_MS)
+        instance = group.instance(**SHORT_SESSION)
+        assert until(lambda: group.admin.describe_group(group.name).state.startswith("Preparing"))
+        assert client.call(JOIN_GROUP, 9, join(group, leader))["leader"] == leader
+        assert until(lambda: instance.membership._member.state is State.SYNCING)
+        left = {"group_id": group.name, "members": [{"member_id": leader}]}
+        assert group.client().call(LEAVE_GROUP, 4, left)["error_code"] == ErrorCode.none
+        assert instance.assigned() == TASKS
+
+
 def test_a_refused_commit_of_a_transaction_ends_a_membership_whose_join_got_no_answer(
     faulty: EmbeddedBroker, unique_name: Callable[[str], str]
 ) -> None:

@@ -8,7 +8,8 @@ Rules:
 - A member that has not heard of the coordinator for its session has its tasks stand still; they are lost when the
   coordinator says so. After an outage of all brokers they go on, and nothing is processed twice.
 - A refused commit counts the member out, whichever request carried it. If only the generation is refused, and the
-  answer with the next one may be on its way or lost, the member asks for it, and its tasks stand still until it comes.
+  answer with the next one may be on its way or lost, the member asks for it. If the generation is refused again, its
+  tasks stand still until the answer comes.
 - A member that was lost joins again only when its tasks are closed: a commit of the old membership must not meet the
   new one, which the group would accept.
 """
@@ -500,10 +501,11 @@ class GroupMember(ABC):
             return []
         if refused.code not in _OLD_GENERATION or not self._doubts():
             return self._count_out(refused.code, now)
-        is_known, self._doubted = self._doubted == self.generation, self.generation
-        steps: list[Step] = [] if self._is_cut_off else [v.CutOff()]
-        self._is_cut_off = True
-        return steps if is_known else [*steps, *self._ask_generation(now)]
+        if self._doubted != self.generation:  # in every rebalance, a commit may meet an answer that is on its way
+            self._doubted = self.generation
+            return self._ask_generation(now)
+        was_cut_off, self._is_cut_off = self._is_cut_off, True
+        return [] if was_cut_off else [v.CutOff()]
 
     def _heard_of_coordinator(self, at_ms: int) -> list[Step]:
         """Take that the coordinator knew the member at a time, and let its tasks go on."""
