@@ -31,7 +31,7 @@ def layout(*stores: str) -> Layout:
 
 
 def committed(of: Layout, ids: dict[str, str]) -> dict[TopicPartition, OffsetAndMetadata]:
-    entries = topic_entries(ids, used_topics(of, TaskId(0, 0)))
+    entries = topic_entries(ids, used_topics(of.topology, of.specs[0]))
     return offsets_of(TaskId(0, 0), {TopicPartition("in", 0): 7}, TaskCheckpoint(), entries)
 
 

@@ -19,7 +19,7 @@ from penstock.host.committing import TOPIC, PartitionMetadata
 from penstock.host.layout import Layout
 from penstock.host.offset_resets import recreated_topics_error
 from penstock.host.topics import pattern_topics
-from penstock.plan.subtopology import TaskId
+from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 
 _UNKNOWN_ID: Final = 0
@@ -35,13 +35,12 @@ class LostTopic(NamedTuple):
     exists: bool
 
 
-def used_topics(layout: Layout, task: TaskId) -> frozenset[str]:
-    """Return the topics that must stay while `task` has committed offsets: its changelogs, the repartition topics that
-    it reads and writes, and its sources but those that only a pattern names."""
-    spec, repartition = layout.spec(task), layout.topology.repartition_topics
-    written = [topic for topic in spec.sink_topics if topic in repartition]
+def used_topics(topology: BuiltTopology, spec: SubtopologySpec) -> frozenset[str]:
+    """Return the topics that must stay while tasks of a sub-topology have committed offsets: its changelogs, the
+    repartition topics that it reads and writes, and its sources but those that only a pattern names."""
+    written = [topic for topic in spec.sink_topics if topic in topology.repartition_topics]
     used = frozenset([*spec.written_changelogs.values(), *spec.source_topics, *written])
-    return used - pattern_topics(layout.topology)
+    return used - pattern_topics(topology)
 
 
 def topic_entries(ids: Mapping[str, str], names: Iterable[str]) -> dict[str, int]:

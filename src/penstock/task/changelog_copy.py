@@ -7,6 +7,7 @@ stores it holds and up to which offset of each changelog partition, so it change
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,8 @@ from penstock.errors import ProcessorStateError
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, StoreBuilder
 from penstock.state.build import restore_store
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -154,6 +157,8 @@ class ChangelogCopy:
         """Go on with the topics that have these ids now. A copy is emptied if one of its topics was deleted and created
         again: the records at the offsets behind it do not belong to it, however many there are."""
         if any(topic_ids.get(topic, known) != known for topic, known in self._topic_ids.items()):
+            stores = ", ".join(self._layouts)
+            _log.warning("The copy of %s is emptied and restored again: its topics were created again.", stores)
             self.clear()
         self._topic_ids.update(topic_ids)
 

@@ -191,6 +191,24 @@ def test_a_checkpoint_with_state_needs_its_export_first(held: Held, tmp_path: Pa
 
 
 @EMBEDDED_ONLY
+def test_a_changelog_that_was_deleted_is_refused_until_the_state_is_exported(held: Held, tmp_path: Path) -> None:
+    config = held.config("exactly_once_v2")
+    run_epochs(held, config, 3)
+    changelog = f"{held.name}-counts-changelog"
+    held.runner.admin.delete_topics([changelog])
+    with pytest.raises(IncompatibleCheckpointError, match=rf"the topics {changelog} were deleted.*export --to-kafka"):
+        InlineQuery(held.topology, config, held.runner.admin)
+    saved = str(tmp_path / "saved")
+    savepoints.take(config, saved)
+    savepoints.export_to_kafka(saved, held.topology, config)
+    held.write(3, 6)
+    query = InlineQuery(held.topology, config, held.runner.admin)
+    query.run_to_end()
+    query.close()
+    take_over(held, config, tmp_path / "no-checkpoint")
+
+
+@EMBEDDED_ONLY
 def test_a_reset_deletes_the_topics_too(held: Held) -> None:
     config = held.config("at_least_once")
     run_epochs(held, config, 3)

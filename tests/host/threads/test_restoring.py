@@ -76,7 +76,9 @@ def keys(base: MemoryBase, store: str = "counts") -> list[bytes]:
     return [key for key, _ in base.view(store).range(None, None, False)]
 
 
-def test_state_of_a_changelog_that_was_created_again_is_not_kept(counting: Counting) -> None:
+def test_state_of_a_changelog_that_was_created_again_is_not_kept(
+    counting: Counting, caplog: pytest.LogCaptureFixture
+) -> None:
     base = KeptBase()
     counting.write(counting.changelog.topic, b"a", b"b")
     assert counting.restore(base).offsets == {counting.changelog: 2}
@@ -85,6 +87,7 @@ def test_state_of_a_changelog_that_was_created_again_is_not_kept(counting: Count
     counting.create_again(counting.changelog.topic)
     counting.write(counting.changelog.topic, b"d", b"e", b"f", b"g")  # more than the other had
     assert (counting.restore(base).offsets, keys(base)) == ({counting.changelog: 4}, [b"d", b"e", b"f", b"g"])
+    assert "The copy of counts is emptied and restored again" in caplog.text
 
 
 def test_a_standby_does_not_keep_state_of_a_changelog_that_was_created_again(counting: Counting) -> None:

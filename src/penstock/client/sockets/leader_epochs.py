@@ -39,18 +39,17 @@ def _truncated(
     cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
 ) -> dict[TopicPartition, EpochPosition]:
     by_leader: dict[Node, dict[str, list[Message]]] = {}
+    known: dict[TopicPartition, Message] = {}
     for topic in sorted({partition.topic for partition in positions}):
-        known = cluster.partitions(_DOING, topic)
-        nodes = cluster.nodes(_DOING)
-        for partition, position in sorted(positions.items()):
-            if partition.topic != topic:
-                continue
-            found = known.get(partition, {"error_code": ErrorCode.unknown_topic_or_partition, "leader_id": _UNKNOWN})
-            if (leader := nodes.get(found["leader_id"])) is None:
-                cluster.check({"error_code": found["error_code"] or ErrorCode.leader_not_available}, _DOING)
-                continue
-            wanted = {"partition": partition.partition, "leader_epoch": position.leader_epoch}
-            by_leader.setdefault(leader, {}).setdefault(topic, []).append(wanted)
+        known.update(cluster.partitions(_DOING, topic))
+    nodes = cluster.nodes(_DOING)
+    for partition, position in sorted(positions.items()):
+        found = known.get(partition, {"error_code": ErrorCode.unknown_topic_or_partition, "leader_id": _UNKNOWN})
+        if (leader := nodes.get(found["leader_id"])) is None:
+            cluster.check({"error_code": found["error_code"] or ErrorCode.leader_not_available}, _DOING)
+            continue
+        wanted = {"partition": partition.partition, "leader_epoch": position.leader_epoch}
+        by_leader.setdefault(leader, {}).setdefault(partition.topic, []).append(wanted)
     result = {}
     for leader, topics in by_leader.items():
         asked = [{"topic": topic, "partitions": partitions} for topic, partitions in topics.items()]

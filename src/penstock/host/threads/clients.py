@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from penstock.client.api import OffsetAndMetadata
+from penstock.client.api import EpochPosition, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.groups import remove_members
+from penstock.client.sockets.leader_epochs import truncated
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
@@ -31,6 +32,10 @@ class GroupAdmin(ConfluentAdmin):
     def commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """Commit `offsets` for `group`, which must have no members; see `Admin`."""
         commit_offsets(self._cluster, group, offsets)
+
+    def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
+        """Return which of `positions` are above what is left of their log, over connections that stay; see `Admin`."""
+        return truncated(self._cluster, positions)
 
     def remove_members(self, group: str, member_ids: Collection[str], reason: str) -> None:
         """Remove members of the classic `group`; see `penstock.client.sockets.groups.remove_members`."""

@@ -107,7 +107,8 @@ class HandingOver:
         for task, state in states.items():
             offsets_of(task, state.positions, state.checkpoint)
         make_internal_topics(self._layout, self._admin, self._admin.topics())
-        ids = self._admin.topic_ids({topic for task in states for topic in used_topics(self._layout, task)})
+        used = {task: used_topics(self._layout.topology, self._layout.spec(task)) for task in states}
+        ids = self._admin.topic_ids(frozenset().union(*used.values()))
         written = 0
         offsets: dict[TopicPartition, OffsetAndMetadata] = {}
         for task, state in sorted(states.items()):
@@ -118,7 +119,7 @@ class HandingOver:
                     positions[partition], sent = self._hand_waiting(partition, state)
                     written += sent
             self._producer.flush()
-            topics = topic_entries(ids, used_topics(self._layout, task))
+            topics = topic_entries(ids, used[task])
             offsets.update(offsets_of(task, positions, state.checkpoint, topics))
         self._admin.commit_offsets(self._group, offsets)
         return written

@@ -319,7 +319,7 @@ class ActiveStreamTask:
         self._config = layout.config
         self._names = tuple(self._builders)
         self._committed: Mapping[TopicPartition, int] = dict(state.positions)
-        self._topics = topic_entries(layout.topic_ids, used_topics(layout, id))
+        self._topics = topic_entries(layout.topic_ids, used_topics(layout.topology, layout.spec(id)))
         self._changes: Changes = {}
         self._metadata: Mapping[str, int] = {}
         self._dropped = 0

@@ -103,7 +103,7 @@ class _Application:
         self._topics = self._admin.topics()
         self._layout: Layout = layout_of(built, self._config, self._topics)
         self._committed = self._admin.committed_offsets(self.name, sorted(self._layout.readers))
-        used = {topic for task in self._layout.groups for topic in used_topics(self._layout, task)}
+        used = {topic for task in self._layout.groups for topic in self._used_by(task)}
         self._used = frozenset(recorded_topics(used, self._committed))
         ids = self._admin.topic_ids(self._used & self._topics.keys())
         self.lost = lost_topics(self._layout, self._topics, ids, self._committed)
@@ -153,6 +153,9 @@ class _Application:
             self._commit([task], lost)
         return Recovery(self.name, tuple(self.lost), tuple(here), records, left)
 
+    def _used_by(self, task: TaskId) -> frozenset[str]:
+        return used_topics(self._layout.topology, self._layout.spec(task))
+
     def _recorded(self, task: TaskId) -> frozenset[str]:
         """Return the changelogs that `task` has used."""
         return frozenset(recorded_topics(self._layout.written_changelogs(task).values(), self._offsets(task)))
@@ -191,7 +194,7 @@ class _Application:
         offsets = {}
         for task in tasks:
             known = self._offsets(task)
-            entries = topic_entries(ids, recorded_topics(used_topics(self._layout, task) & topics, known))
+            entries = topic_entries(ids, recorded_topics(self._used_by(task) & topics, known))
             for partition, each in known.items():
                 metadata = PartitionMetadata.decode(each.metadata)
                 if metadata.processor_metadata:

@@ -22,6 +22,7 @@ from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines
 from tests.host.test_topologies import assert_counted_one_by_one, final, word_count
+from tests.support.waiting import until
 
 
 class Application:
@@ -182,6 +183,27 @@ def test_another_checkpoint_with_this_application_id_is_refused(word_counting: A
     InlineQuery(word_count(*word_counting.topics), own, word_counting.runner.admin).run_to_end()
     with pytest.raises(IncompatibleCheckpointError, match="is not the checkpoint from which"):
         word_counting.start(elsewhere)
+
+
+def test_a_deleted_topic_of_markers_is_refused_only_while_it_must_say_whether_an_epoch_is_written(
+    word_counting: Application, crashes: Callable[..., Crashes]
+) -> None:
+    admin, topic = word_counting.runner.admin, commits_topic(word_counting.name)
+
+    def delete() -> None:
+        admin.delete_topics([topic])
+        assert until(lambda: topic not in admin.topics())
+
+    delete()
+    query = word_counting.start()
+    word_counting.write("a b c")
+    crashes(at="transaction.after")
+    with pytest.raises(KilledError):
+        query.run_to_end()
+    delete()
+    with pytest.raises(IncompatibleCheckpointError, match=rf"{topic} was deleted, .* epoch 4 .* penstock reset FILE"):
+        word_counting.start()
+    assert topic not in admin.topics()
 
 
 def test_markers_of_the_group_that_held_them_once_are_found(word_counting: Application) -> None:

@@ -8,7 +8,7 @@ copy, is detected here, before it writes anything twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
@@ -16,6 +16,7 @@ from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, UnstableOffsetCommitError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
+from penstock.host.spark.checkpoints.manifests import planned_offset
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.transactions import commits_topic, transactional_writer
 from penstock.record import TopicPartition
@@ -128,6 +129,27 @@ def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: S
             "temporary files), penstock.checkpoint.dir or application.id has changed. Starting here would process all "
             "input again and write all output twice. Bring the checkpoint back, restore a savepoint (penstock "
             "savepoint restore), or discard the commits: penstock reset FILE, with the program."
+        )
+
+
+def check_commits_topic(checkpoint: Checkpoint, metadata: Metadata, last: Manifest, topics: Collection[str]) -> None:
+    """Raise IncompatibleCheckpointError if the topic of the markers was deleted, and only it said whether the output of
+    the planned epoch is written.
+
+    Args:
+        checkpoint: of an application that writes in transactions.
+        metadata: of the checkpoint.
+        last: its last manifest.
+        topics: those of the brokers.
+    """
+    topic, planned = commits_topic(metadata.application_id), planned_offset(checkpoint, metadata, last)
+    if metadata.transactional and topic not in topics and planned is not None:
+        raise IncompatibleCheckpointError(
+            f"The topic {topic} was deleted, and it said whether the output of epoch {planned.epoch} of "
+            f"{metadata.application_id} is written: {checkpoint.uri} has planned that epoch and not committed it. Look "
+            "at the end of the output topics. If the output of the epoch may be there twice, or is not there, create "
+            f"the topic (penstock topics create {topic}) and start again: the epoch is written once more. Else start "
+            "over: penstock reset FILE."
         )
 
 

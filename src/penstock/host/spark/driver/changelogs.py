@@ -20,6 +20,7 @@ from penstock.errors import IncompatibleCheckpointError
 from penstock.host.api import STATE_ELSEWHERE
 from penstock.host.internal_topics import make_internal_topics
 from penstock.host.layout import Layout
+from penstock.host.lost_topics import lost_topics
 from penstock.host.spark.checkpoints.carried import first_held
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
@@ -81,9 +82,12 @@ def prepare_changelogs(
 def _check_in_step(layout: Layout, admin: Admin, topics: Mapping[str, int], in_step: PositionsInStep) -> None:
     name = str(layout.config.required("application.id"))
     inputs = sorted(p for p in layout.readers if p.topic not in layout.topology.repartition_topics)
-    committed = _committed(layout.config, name, inputs)
+    of_group = _committed(layout.config, name, sorted(layout.readers))
+    committed = {partition: of_group[partition] for partition in inputs if partition in of_group}
     if any(found.metadata == STATE_ELSEWHERE for found in committed.values()):
         raise _out_of_step(name, "the application has run on Spark without penstock.changelog.topics since")
+    if lost := lost_topics(layout, topics, {}, of_group):  # ids are those of the threads host
+        raise _out_of_step(name, f"the topics {', '.join(each.name for each in lost)} were deleted")
     if _are_written(committed, in_step):
         return
     # Kafka Streams commits no offset of a partition that never had a record

@@ -29,7 +29,13 @@ from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset
-from penstock.host.spark.checkpoints.markers import Marker, check_markers, check_new_checkpoint, with_markers
+from penstock.host.spark.checkpoints.markers import (
+    Marker,
+    check_commits_topic,
+    check_markers,
+    check_new_checkpoint,
+    with_markers,
+)
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, dump_for_checkpoint
 from penstock.host.spark.driver.changelogs import positions_in_step, prepare_changelogs
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
@@ -163,6 +169,8 @@ def _prepare(
     if (metadata, known) != _found(checkpoint, same_topics):
         return None
     if transactional:
+        if metadata is not None:
+            check_commits_topic(checkpoint, metadata, last_manifest(checkpoint, metadata), topics.keys())
         check = partial(_former_owners, checkpoint, metadata, application_id)
         former = with_markers(config, admin, topics, check)
         metadata = None if metadata is None else replace(metadata, former_owners=former)

@@ -17,6 +17,7 @@ from penstock.errors import CorruptedBaseError
 from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
 from penstock.host.crashpoints import crash_point
+from penstock.host.lost_topics import topic_entries, used_topics
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
@@ -185,7 +186,8 @@ class TaskEpoch:
         offsets = dict.fromkeys(self._description.placement.groups[self._task], AT_END)
         for topic, partition, batch, _ in reversed(self._held):
             offsets[TopicPartition(topic, partition)] = int(batch.offsets[0])
-        found = offsets_of(self._task, offsets, commit.checkpoint)
+        topics = topic_entries(self._description.topic_ids, used_topics(self._description.topology, self._spec))
+        found = offsets_of(self._task, offsets, commit.checkpoint, topics)
         return tuple((*partition, each.offset, each.metadata) for partition, each in found.items())
 
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
