@@ -31,7 +31,9 @@ TAKEOVER: Final = "takeover"
 """They stand still, another program takes the application over, as on another machine, and they go on."""
 
 CLOCK: Final = "clock"
-"""The wall clock leaps ten years ahead for an epoch, and back."""
+"""The wall clock leaps ten years ahead for an epoch or some seconds, and back."""
+
+TEN_YEARS_SECONDS: Final = 10 * 365 * 86_400
 
 POWER: Final = "power"
 """The machine of the application loses its power: what was not synced is gone."""
@@ -49,8 +51,14 @@ INSTANCE: Final = "instance"
 LOST_DIRECTORY: Final = "lost directory"
 """An instance is killed, and started again without its state directory."""
 
-OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER)
-"""What is done to the instances of a group: to one of them, but for the broker."""
+QUOTA: Final = "quota"
+"""The broker takes little of what producers write, for more than a commit."""
+
+OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, CLOCK, BROKER, QUOTA)
+"""What is done to the instances of a group: to one of them, but for the last two."""
+
+OF_ALL: Final = (BROKER, QUOTA)
+"""What is done to all instances together."""
 
 
 def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 from penstock.errors import RetriableError
@@ -22,6 +23,7 @@ from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.run import Broker
 from tests.host.spark.support import SparkRunner
+from tests.support.client_quotas import limit_client
 from tests.support.waiting import until
 
 INSTANCES, PARTITIONS = 3, 3
@@ -33,6 +35,10 @@ _STOPPED_SECONDS = 15.0
 """How long an instance stands still: longer than its session, and than any of its transactions."""
 _TRANSACTION_MS = 10_000
 _BROKER_AWAY_SECONDS = 2.0
+_CLOCK_SECONDS = 3.0
+_SLOW_ROUNDS = 5
+_BYTES_A_SECOND = 2_000.0
+"""The quota of producers: a burst of eleven times as much is free."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -41,7 +47,7 @@ class Instance:
 
     def __init__(self, number: int, directory: Path) -> None:
         self.number, self.directory = number, directory / f"instance-{number}"
-        self.orders = self.directory / "orders"
+        self.orders, self.clock = self.directory / "orders", self.directory / "clock"
         self.log = directory / f"instance-{number}.log"
         self.orders.mkdir(parents=True)
         self.process: subprocess.Popen[bytes] | None = None
@@ -54,11 +60,14 @@ class Instance:
         """Start it; what it was told before does not count."""
         for order in self.orders.iterdir():
             order.unlink()
+        clock = Path(__file__).parent / "clock"
+        path = os.pathsep.join([str(clock), *filter(None, [os.environ.get("PYTHONPATH")])])
         arguments = json.dumps({**config, "state.dir": str(self.state), "orders": str(self.orders)})
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.instance_program", arguments],
                 cwd=_ROOT,
+                env={**os.environ, "PYTHONPATH": path, "PENSTOCK_CHAOS_CLOCK": str(self.clock)},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -143,7 +152,7 @@ class GroupChaos:
             self._next_round()
             self._wait(lambda before=before: self._written() > before)  # type: ignore[misc]  # the default binds the loop's value
             victim = self._draw.choice(self.instances)
-            self._note(f"{deed}" if deed == deeds.BROKER else f"{deed} {victim.number}")
+            self._note(deed if deed in deeds.OF_ALL else f"{deed} {victim.number}")
             self.deeds[deed] += 1
             self._do(deed, victim)
         self._next_round()
@@ -154,6 +163,15 @@ class GroupChaos:
                 self._broker.kill()
                 time.sleep(_BROKER_AWAY_SECONDS)  # the deed itself: how long the broker is away
                 self._broker.resume()
+                return
+            case deeds.QUOTA:
+                self._slow_down()
+                return
+            case deeds.CLOCK:
+                victim.clock.write_text(str(deeds.TEN_YEARS_SECONDS))
+                self._next_round()
+                time.sleep(_CLOCK_SECONDS)  # the deed itself
+                victim.clock.write_text("0")
                 return
             case deeds.STOP:
                 victim.signal(signal.SIGSTOP)
@@ -168,6 +186,16 @@ class GroupChaos:
         if deed == deeds.LOST_DIRECTORY:
             shutil.rmtree(victim.state, ignore_errors=True)
         victim.start(self._config)
+
+    def _slow_down(self) -> None:
+        """Let producers write little until there is a commit."""
+        limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
+        before = self._written_before()
+        limit(_BYTES_A_SECOND)
+        for _ in range(_SLOW_ROUNDS):
+            self._next_round()
+        self._wait(lambda: self._written() > before)
+        limit(None)
 
     def stores(self) -> list[tuple[str, str, object, int]]:
         """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have
