@@ -37,7 +37,6 @@ _TRANSACTION_SECONDS = 10
 _STOPPED_SECONDS = 15.0
 """How long an application stands still: longer than any time-out of its transactions."""
 _FULL_SECONDS = 10.0
-_TEN_YEARS_SECONDS = 315_360_000
 _VICTIM_SECONDS = 30.0
 _PARTITIONS, _MOST_PARTITIONS = 2, 4
 _LETTERS_OF_NEXT = {2: 3, 3: 2}
@@ -157,7 +156,7 @@ class Chaos:
             case deeds.TAKEOVER:
                 self._take_over()
             case deeds.CLOCK:
-                self._clock.write_text(str(_TEN_YEARS_SECONDS))
+                self._clock.write_text(str(deeds.TEN_YEARS_SECONDS))
                 self._next_round()
                 self._wait_for_epoch()
                 self._clock.write_text("0")
@@ -299,7 +298,7 @@ class Chaos:
             for partition, end in self._runner.admin.end_offsets(list(read), read_committed=True).items():
                 found += [int(record.value or b"") for record in self._runner.fetch(partition, read[partition], end)]
                 read[partition] = end
-            return any(since_ms <= tick < since_ms + 1000 * _TEN_YEARS_SECONDS // 2 for tick in found)
+            return any(since_ms <= tick < since_ms + 1000 * deeds.TEN_YEARS_SECONDS // 2 for tick in found)
 
         self._wait_running(ticked)
 

@@ -31,7 +31,9 @@ TAKEOVER: Final = "takeover"
 """They stand still, another program takes the application over, as on another machine, and they go on."""
 
 CLOCK: Final = "clock"
-"""The wall clock leaps ten years ahead for an epoch, and back."""
+"""The wall clock leaps ten years ahead for an epoch or some seconds, and back."""
+
+TEN_YEARS_SECONDS: Final = 10 * 365 * 86_400
 
 POWER: Final = "power"
 """The machine of the application loses its power: what was not synced is gone."""
@@ -59,8 +61,25 @@ LOST_ANSWERS: Final = "lost answers"
 LEADER: Final = "leader"
 """The instance that leads a rebalance is killed between two of its steps."""
 
-OF_INSTANCES: Final = (INSTANCE, LOST_DIRECTORY, STOP, CLOSE, BROKER, CHANGELOG, LOST_ANSWERS, LEADER)
-"""What is done to the instances of a group: to one of them, but for the broker and a changelog."""
+QUOTA: Final = "quota"
+"""The broker takes little of what producers write, for more than a commit."""
+
+OF_INSTANCES: Final = (
+    INSTANCE,
+    LOST_DIRECTORY,
+    STOP,
+    CLOSE,
+    CLOCK,
+    BROKER,
+    QUOTA,
+    CHANGELOG,
+    LOST_ANSWERS,
+    LEADER,
+)
+"""What is done to the instances of a group: to one of them, but for those of `OF_ALL` and a changelog."""
+
+OF_ALL: Final = (BROKER, QUOTA)
+"""What is done to all instances together."""
 
 
 def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:

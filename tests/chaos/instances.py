@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from penstock.errors import RetriableError, StreamsError
@@ -24,6 +25,7 @@ from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.run import Broker
 from tests.host.spark.support import SparkRunner
+from tests.support.client_quotas import limit_client
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.waiting import until
 
@@ -39,6 +41,10 @@ _BROKER_AWAY_SECONDS = 2.0
 _DEAF_SECONDS = 10.0
 """How long an instance hears nothing of its group: longer than its session."""
 _LEADER_POINTS = ("group.planned", "group.told")
+_CLOCK_SECONDS = 3.0
+_SLOW_ROUNDS = 5
+_BYTES_A_SECOND = 2_000.0
+"""The quota of producers: a burst of eleven times as much is free."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -51,12 +57,15 @@ class Instance:
     def __init__(self, number: int, directory: Path, crashes: Path, bootstrap_servers: str) -> None:
         self.number, self.directory = number, directory / f"instance-{number}"
         self.proxy = LossyProxy(bootstrap_servers)
+        self.orders, self.clock = self.directory / "orders", self.directory / "clock"
+        clock = Path(__file__).parent / "clock"
         self._environment = {
             **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(clock), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PENSTOCK_CHAOS_CLOCK": str(self.clock),
             "PENSTOCK_CRASH_POINTS": " ".join(_LEADER_POINTS),
             "PENSTOCK_CRASH_DIRECTORY": str(crashes),
         }
-        self.orders = self.directory / "orders"
         self.log = directory / f"instance-{number}.log"
         self.orders.mkdir(parents=True)
         self.process: subprocess.Popen[bytes] | None = None
@@ -166,7 +175,7 @@ class GroupChaos:
             self._next_round()
             self._wait(lambda before=before: self._written() > before)  # type: ignore[misc]  # the default binds the loop's value
             victim = self._draw.choice(self.instances)
-            self._note(f"{deed}" if deed == deeds.BROKER else f"{deed} {victim.number}")
+            self._note(deed if deed in deeds.OF_ALL else f"{deed} {victim.number}")
             self.deeds[deed] += 1
             self._do(deed, victim)
         self._next_round()
@@ -177,6 +186,15 @@ class GroupChaos:
                 self._broker.kill()
                 time.sleep(_BROKER_AWAY_SECONDS)  # the deed itself: how long the broker is away
                 self._broker.resume()
+                return
+            case deeds.QUOTA:
+                self._slow_down()
+                return
+            case deeds.CLOCK:
+                victim.clock.write_text(str(deeds.TEN_YEARS_SECONDS))
+                self._next_round()
+                time.sleep(_CLOCK_SECONDS)  # the deed itself
+                victim.clock.write_text("0")
                 return
             case deeds.STOP:
                 victim.signal(signal.SIGSTOP)
@@ -235,6 +253,16 @@ class GroupChaos:
             if one.has_ended():
                 self._note(f"leader {one.number} is dead at {order.name}")
                 one.start(self._config)
+
+    def _slow_down(self) -> None:
+        """Let producers write little until there is a commit."""
+        limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
+        before = self._written_before()
+        limit(_BYTES_A_SECOND)
+        for _ in range(_SLOW_ROUNDS):
+            self._next_round()
+        self._wait(lambda: self._written() > before)
+        limit(None)
 
     def stores(self) -> list[tuple[str, str, object, int]]:
         """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have

@@ -23,6 +23,7 @@ from penstock.client.confluent import (
     ConfluentProducer,
     consumer,
 )
+from penstock.client.confluent import admin as admin_module
 from penstock.client.confluent.connection import Connection
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -37,6 +38,7 @@ from penstock.errors import (
 )
 from penstock.plan.partitioning import partition_for
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker as FaultyBroker
 from tests.support.brokers import RunningBroker
 from tests.support.chaos_brokers import EmbeddedBroker
 from tests.support.waiting import until
@@ -200,6 +202,25 @@ def test_nulls_and_headers_survive(config: StreamsConfig, fetcher: ConfluentFetc
     assert got.keys == [None, b""]
     assert got.values == [b"", None]
     assert got.headers == [(), (("h", b"1"), ("h", None))]
+
+
+def test_topics_are_changed_though_a_quota_puts_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admin_module, "_QUOTA_PAUSE_SECONDS", 0.0)
+    with FaultyBroker() as broker:
+        config = StreamsConfig({"bootstrap.servers": broker.bootstrap_servers})
+        with contextlib.closing(ConfluentAdmin(config)) as admin:
+            broker.fail("CreateTopics", "THROTTLING_QUOTA_EXCEEDED", times=3)
+            admin.create_topics([NewTopic("one", 1), NewTopic("two", 1)])
+            broker.fail("CreatePartitions", "THROTTLING_QUOTA_EXCEEDED")
+            admin.create_partitions("one", 3)
+            assert admin.topics() == {"one": 3, "two": 1}
+            broker.fail("DeleteTopics", "THROTTLING_QUOTA_EXCEEDED")
+            admin.delete_topics(["one", "two"])
+            assert admin.topics() == {}
+            monkeypatch.setattr(admin_module, "_QUOTA_SECONDS", 0.0)
+            broker.fail("CreateTopics", "THROTTLING_QUOTA_EXCEEDED", times=3)
+            with pytest.raises(RetriableError, match="creating topic one"):
+                admin.create_topics([NewTopic("one", 1)])
 
 
 def test_records_that_are_not_there_are_an_error(config: StreamsConfig, fetcher: ConfluentFetcher, topic: str) -> None:

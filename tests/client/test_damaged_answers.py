@@ -12,7 +12,7 @@ from crc32c import crc32c
 
 from penstock.broker.batch import BatchHeader
 from penstock.client.api import NewTopic
-from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer
+from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer, stalls
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptRecordError
 from penstock.record import TopicPartition
@@ -47,10 +47,17 @@ DAMAGES = {
     "an unknown compression": _put(21, ">h", 7, is_sealed=True),
     "records that are not compressed so": _put(21, ">h", 1, is_sealed=True),
 }
+SILENT = {
+    "a length beyond the end": _put(8, ">i", 0x7FFFFF00),
+    "a length too small for a header": _put(8, ">i", 20),
+    "a negative length": _put(8, ">i", -5),
+    "a record beyond the end": _put(61, ">B", 0xFF, is_sealed=True),
+}
+"""Damages of which librdkafka reports nothing."""
 
 
 def _fetched(config: StreamsConfig, partition: TopicPartition, offsets: list[int]) -> None:
-    with closing(ConfluentFetcher(config, timeout_ms=20_000)) as fetcher:
+    with closing(ConfluentFetcher(config, timeout_ms=2_000)) as fetcher:
         for batch in fetcher.fetch(partition, 0, END, read_committed=True):
             offsets.extend(batch.offsets.tolist())
 
@@ -112,6 +119,24 @@ def test_a_damaged_batch_is_an_error_behind_the_records_before_it(
 ) -> None:
     offsets: list[int] = []
     with pytest.raises(CorruptRecordError, match=r"reading damaged-0 .*at offset 2\)"):
+        read(_config(damaging(damage)), partition, offsets)
+    assert offsets == [0, 1]
+
+
+@pytest.mark.one_broker
+@pytest.mark.parametrize("read", [_fetched, _polled])
+@pytest.mark.parametrize("damage", SILENT.values(), ids=SILENT.keys())
+def test_a_batch_of_a_damaged_length_is_an_error_too(
+    partition: TopicPartition,
+    damaging: Callable[[Damage], Proxy],
+    monkeypatch: pytest.MonkeyPatch,
+    damage: Damage,
+    read: Read,
+) -> None:
+    monkeypatch.setattr(stalls, "STALLED_SECONDS", 0.2)
+    monkeypatch.setattr(stalls, "_LOOK_SECONDS", 0.1)
+    offsets: list[int] = []
+    with pytest.raises(CorruptRecordError, match=r"reading damaged-0 at offset 2\b"):
         read(_config(damaging(damage)), partition, offsets)
     assert offsets == [0, 1]
 

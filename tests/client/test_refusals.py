@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import pytest
@@ -54,3 +55,16 @@ def test_another_refusal_begins_the_wait_again(refused: Refusals) -> None:
         assert not refused.written()
     refused.take(TOO_LARGE)
     assert not refused.written()
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (Code.MSG_SIZE_TOO_LARGE, r"max\.message\.bytes"),
+        (Code.INVALID_TIMESTAMP, r"message\.timestamp\.after\.max\.ms"),
+        (Code.INVALID_RECORD, r"a key"),
+    ],
+)
+def test_the_error_says_where_a_record_was_refused_and_what_to_do(code: int, remedy: str) -> None:
+    error = Refusals().take({("out", 3, b"k", b"v"): Code(code)})
+    assert re.search(rf"topic out, partition 3: .*{remedy}", str(error))

@@ -128,6 +128,12 @@ class TaskContext:
         self.sender: Callable[[ProducerRecord], None] | None = None
         self._node_lines = node_lines or {}
 
+    def set_wall_clock(self, now_ms: int) -> None:
+        """Take the wall-clock time, which may be an earlier one than before."""
+        if now_ms < self.wall_clock:
+            self.schedules.go_back(now_ms)
+        self.wall_clock = now_ms
+
     def described(self, node: str) -> str:
         """Return the name of a node with the line of the program that created it, if that is known."""
         return f"{node}{made_at(self._node_lines.get(node))}"

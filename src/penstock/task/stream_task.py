@@ -302,9 +302,7 @@ class StreamTask:
     def advance_wall_clock(self, now_ms: int) -> bool:
         """Tell the task the wall-clock time, which may be an earlier one than before, and make the punctuations due;
         return whether there were any. Raises StreamsError if one fails."""
-        if now_ms < self._context.wall_clock:
-            self._context.schedules.go_back(now_ms)
-        self._context.wall_clock = now_ms
+        self._context.set_wall_clock(now_ms)
         return self._punctuate(PunctuationType.WALL_CLOCK_TIME, now_ms)
 
     def emit_held_results(self) -> None:

@@ -13,22 +13,13 @@ from penstock.client.api import NewTopic
 from tests.host.support import lines
 from tests.host.test_topologies import TEXT
 from tests.host.threads.runner import ThreadsRunner
-from tests.support.api_keys import ALTER_CLIENT_QUOTAS
-from tests.support.protocol_client import ProtocolClient
+from tests.support.client_quotas import limit_client
 
 RATE, RECORDS, SIZE = 100_000, 350, 1_000
 """What a producer may write in a second, and what it has to write: records and bytes of each."""
 
 SHORT_WINDOWS = ("--quota-window-num", "2")
 """A rate is averaged over two seconds."""
-
-
-def _limit(bootstrap_servers: str, client_id: str, key: str, value: float) -> None:
-    entity = [{"entity_type": "client-id", "entity_name": client_id}]
-    entry = {"entity": entity, "ops": [{"key": key, "value": value, "remove": False}]}
-    with ProtocolClient(bootstrap_servers) as client:
-        answer = client.call(ALTER_CLIENT_QUOTAS, 1, {"entries": [entry], "validate_only": False})
-    assert not answer["entries"][0]["error_code"]
 
 
 @pytest.mark.slow
@@ -44,7 +35,7 @@ def test_transactions_above_a_quota_are_committed_though_they_last_longer_than_t
     ):
         runner.admin.create_topics([NewTopic(name, 1, 1) for name in ("in", "out")])
         runner.write("in", lines(texts))
-        _limit(broker.bootstrap_servers, "app-producer", "producer_byte_rate", RATE)
+        limit_client(broker.bootstrap_servers, "app-producer", "producer_byte_rate", RATE)
         with closing(runner.program(builder.build(), runner.config("app", values))) as program:
             program.run_to_end()
         assert [(each.value or b"").decode() for each in runner.read("out")] == texts

@@ -72,6 +72,11 @@ _FIRST_TRY = 0.25
 _FIRST_TRY_SECONDS = 2.5
 """The most that this part is, however long the bound; each further try gets twice the time of the one before."""
 
+_QUOTA_SECONDS = 120.0
+"""For how long changes of topics are requested again that brokers do not make because of a quota."""
+
+_QUOTA_PAUSE_SECONDS = 1.0
+
 _REST_SECONDS = 1.0
 """How long a client that was replaced is kept, so that nothing else refers to it when it ends."""
 
@@ -122,12 +127,15 @@ class ConfluentAdmin:
         """Create `topics` and return when they can be used; raises TopicExistsError if one exists (others are made)."""
         if not topics:
             return
-        wanted = [
-            AdminNewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
+        wanted = {
+            topic.name: AdminNewTopic(topic.name, topic.partitions, topic.replication_factor, config=dict(topic.config))
             for topic in topics
-        ]
-        create = _topic_right("CREATE")
-        self._change("creating topic", lambda client: client.create_topics(wanted, **self._bounds()), create)
+        }
+
+        def ask(client: AdminClient, left: Collection[str]) -> dict[str, Future[Any]]:
+            return client.create_topics([wanted[name] for name in left], **self._bounds())
+
+        self._change_slowly("creating topic", wanted, ask, _topic_right("CREATE"))
         names = {topic.name for topic in topics}
         deadline = time.monotonic() + self._connection.timeout
         while not self._usable(names):
@@ -139,16 +147,19 @@ class ConfluentAdmin:
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics with all their records; raises UnknownTopicOrPartitionError if one does not exist."""
         if names:
-            delete = _topic_right("DELETE")
-            self._change("deleting topic", lambda client: client.delete_topics(list(names), **self._bounds()), delete)
+
+            def ask(client: AdminClient, left: Collection[str]) -> dict[str, Future[Any]]:
+                return client.delete_topics(list(left), **self._bounds())
+
+            self._change_slowly("deleting topic", names, ask, _topic_right("DELETE"))
 
     def create_partitions(self, name: str, total: int) -> None:
         """Raise the number of partitions of topic `name` to `total`."""
-        wanted = [NewPartitions(name, total)]
-        alter = _topic_right("ALTER")
-        self._change(
-            "adding partitions to topic", lambda client: client.create_partitions(wanted, **self._bounds()), alter
-        )
+
+        def ask(client: AdminClient, left: Collection[str]) -> dict[str, Future[Any]]:
+            return client.create_partitions([NewPartitions(name, total)], **self._bounds())
+
+        self._change_slowly("adding partitions to topic", [name], ask, _topic_right("ALTER"))
 
     def describe_topic(self, name: str) -> TopicDescription:
         """Return partitions and configuration of topic `name`."""
@@ -416,21 +427,43 @@ class ConfluentAdmin:
     def _bounds(self) -> dict[str, float]:
         return {"request_timeout": self._connection.timeout, "operation_timeout": self._connection.timeout}
 
+    def _change_slowly(
+        self,
+        doing: str,
+        names: Collection[str],
+        ask: Callable[[AdminClient, Collection[str]], Mapping[Any, Future[Any]]],
+        needs: Callable[[Any], Right],
+    ) -> None:
+        """As `_change`, of topics. Those that brokers leave as they are, since this user changes too many
+        (`controller_mutation_rate`), are requested again for some time."""
+        deadline, left = time.monotonic() + _QUOTA_SECONDS, set(names)
+        while left:
+            put_off: set[str] | None = set() if time.monotonic() < deadline else None
+            self._change(doing, lambda client, left=left: ask(client, sorted(left)), needs, put_off)  # type: ignore[misc]  # the default binds the loop's value
+            left = put_off or set()
+            if left:
+                time.sleep(_QUOTA_PAUSE_SECONDS)
+
     def _change(
         self,
         doing: str,
         ask: Callable[[AdminClient], Mapping[Any, Future[Any]]],
         needs: Callable[[Any], Right],
+        put_off: set[str] | None = None,
     ) -> None:
         """Request changes once, because they may happen without an answer; waits for each before the first error
-        is raised. doing: what is done to each of them. needs: the right for one."""
+        is raised. doing: what is done to each of them. needs: the right for one. put_off: takes those that brokers have
+        not made because of a quota; None where that is an error."""
         client = self._open(doing)
         failed: tuple[KafkaException | TimeoutError, Any] | None = None
         for key, future in ask(client).items():
             try:
                 _result(future, self._connection.timeout)
             except (KafkaException, TimeoutError) as error:
-                failed = failed or (error, key)
+                if put_off is not None and _is_above_quota(error):
+                    put_off.add(key)
+                else:
+                    failed = failed or (error, key)
         if failed is not None:
             reason, key = failed
             if is_silence(reason):
@@ -473,6 +506,10 @@ class ConfluentAdmin:
         if self._client is None:
             raise KafkaError(f"The client is closed ({doing}).")
         return self._client
+
+
+def _is_above_quota(error: KafkaException | TimeoutError) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() == Code.THROTTLING_QUOTA_EXCEEDED
 
 
 def _result(future: Future[T], seconds: float) -> T:

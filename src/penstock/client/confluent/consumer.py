@@ -16,6 +16,7 @@ from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
 from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, is_no_login, passing
+from penstock.client.confluent.stalls import Stalls, check_stalled
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.config import StreamsConfig
@@ -51,9 +52,11 @@ class ConfluentConsumer:
     ) -> None:
         """Connect in the background. read_committed: leave out records of aborted and open transactions. role: whose
         configuration keys count, CONSUMER or RESTORE_CONSUMER. defaults: of this client, over those of its role."""
+        self._config, self._read_committed = config, read_committed
         settings = client_settings(config, role, _settings(read_committed), defaults)
         self._connection = Connection(settings, timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
+        self._stalls = Stalls(config, read_committed)
         self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
@@ -69,6 +72,8 @@ class ConfluentConsumer:
         self._pending.clear()
         self._look_up(client, positions)
         self._connection.call("assigning partitions", lambda: client.assign(targets))
+        self._stalls = Stalls(self._config, self._read_committed)
+        self._stalls.begin(positions)
 
     def incremental_assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Read these partitions too, from these offsets on; the others keep their positions."""
@@ -76,6 +81,7 @@ class ConfluentConsumer:
         client = self._open()
         self._look_up(client, positions)
         self._connection.call("assigning partitions", lambda: client.incremental_assign(targets))
+        self._stalls.begin(positions)
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions no longer; no record of them is returned after it."""
@@ -83,6 +89,7 @@ class ConfluentConsumer:
         client = self._open()
         self._connection.call("giving up partitions", lambda: client.incremental_unassign(targets))
         self._pending = deque(each for each in self._pending if _partition_of(each) not in partitions)
+        self._stalls.end(partitions)
         for partition in partitions:
             self._reached.pop(partition, None)  # it may be read again from an earlier position
             self._epochs.pop(partition, None)
@@ -92,12 +99,14 @@ class ConfluentConsumer:
         targets = _positions_of(partitions)
         client = self._open()
         self._connection.call("pausing partitions", lambda: client.pause(targets))
+        self._stalls.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
         """Return records of these partitions again."""
         targets = _positions_of(partitions)
         client = self._open()
         self._connection.call("resuming partitions", lambda: client.resume(targets))
+        self._stalls.resume(partitions)
 
     def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return how far each of these partitions can be read, as the last fetch showed it, without a request."""
@@ -120,6 +129,15 @@ class ConfluentConsumer:
         """Return up to `max_records` records that have arrived, and about `max_bytes` of them, waiting up to
         `timeout_ms` for the first. An error amid records is raised by the next call, and what came after it is returned
         by the one behind that."""
+        self._stalls.look(self.known_ends)
+        arrived = self._poll(timeout_ms, max_records, max_bytes)
+        for partition, batch in arrived:
+            self._stalls.moved(partition, int(batch.offsets[-1]) + 1)
+        return arrived
+
+    def _poll(
+        self, timeout_ms: int, max_records: int, max_bytes: int | None
+    ) -> list[tuple[TopicPartition, RecordBatch]]:
         client = self._open()
         pending = self._pending
         if not pending:
@@ -128,7 +146,8 @@ class ConfluentConsumer:
         events = [message for message in pending if message.error() is not None] if len(records) < len(pending) else []
         if all(_is_end(event) for event in events):
             pending.clear()
-            self._reached.update((_partition_of(event), _offset(event)) for event in events)
+            for event in events:
+                self._reaches_end(event)
             together = [(TopicPartition(*place), list(run)) for place, run in groupby(records, _place_of)]
             return self._batches(together)
         runs: list[tuple[TopicPartition, list[Message]]] = []
@@ -148,7 +167,7 @@ class ConfluentConsumer:
             pending.popleft()
             if error is not None:
                 if _is_end(message):
-                    self._reached[partition] = _offset(message)
+                    self._reaches_end(message)
                 continue
             if not runs or runs[-1][0] != partition:
                 runs.append((partition, []))
@@ -179,6 +198,11 @@ class ConfluentConsumer:
             if len(part) < wanted:
                 break
         return messages
+
+    def _reaches_end(self, event: Message) -> None:
+        partition, offset = _partition_of(event), _offset(event)
+        self._reached[partition] = offset
+        self._stalls.moved(partition, offset)
 
     def close(self) -> None:
         """Release connections and threads; harmless when called again."""
@@ -239,6 +263,7 @@ class ConfluentFetcher:
             except BrokerNotFoundError:
                 # librdkafka may keep asking a broker that is away; a new consumer finds another one
                 self._drop(read_committed)
+                check_stalled(self._config, partition, reached, read_committed)
                 if not is_first:
                     raise
                 is_first = False

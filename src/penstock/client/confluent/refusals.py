@@ -29,6 +29,14 @@ _REFUSED = frozenset(
     )
 )
 
+_REMEDIES = {
+    Code.INVALID_TIMESTAMP: "Its timestamp is further from the time of the brokers than the topic allows: change its "
+    "message.timestamp.before.max.ms or message.timestamp.after.max.ms, or the timestamp of the record.",
+    Code.INVALID_RECORD: "A compacted topic takes no record without a key: give the record a key, or change "
+    "cleanup.policy of the topic.",
+}
+"""What to do about a refusal, by its code."""
+
 _HELD_BACK = frozenset((Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._FATAL))
 """What is reported of records that were not sent, since a batch before them was refused."""
 
@@ -236,4 +244,4 @@ def _error(code: Code, topic: str, partition: int) -> KafkaError:
             f"{text} Raise max.message.bytes of the topic and message.max.bytes of the producer, or write smaller "
             "records."
         )
-    return KafkaError(text)
+    return KafkaError(f"{text} {_REMEDIES[code.code()]}" if code.code() in _REMEDIES else text)
