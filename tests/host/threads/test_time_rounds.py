@@ -18,9 +18,16 @@ from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Phase
 from penstock.host.threads.task_manager import Limits, TaskManager, TaskState
-from penstock.host.threads.time_rounds import MOST_ROUND_MS, MOST_SILENT_MS, aligned_partitions
+from penstock.host.threads.time_rounds import (
+    MOST_ROUND_MS,
+    MOST_SILENT_MS,
+    TimeAlignment,
+    aligned_partitions,
+    awaited_topics,
+    feeding_topics,
+)
 from penstock.plan.subtopology import TaskId
-from penstock.plan.topology import Topology
+from penstock.plan.topology import Topology, built_topology
 from penstock.processor.timestamps import log_and_skip_on_invalid_timestamp
 from penstock.record import NO_TIMESTAMP, PartitionBatch, RecordBatch, TopicPartition
 from tests.host.threads import test_instance
@@ -126,6 +133,42 @@ def test_two_repartition_topics_one_behind_the_other_have_history_in_order(order
     assert times_of(broker, "app-last-repartition") == sorted(time for times in inputs for time in times)
 
 
+@settings(max_examples=15)
+@given(order=ORDERS, exactly_once=st.booleans())
+def test_a_table_waits_for_history_that_comes_through_a_repartition_topic(
+    order: list[tuple[int, int]], exactly_once: bool
+) -> None:
+    builder = StreamsBuilder()
+    table = builder.table("table")
+    moved = builder.stream("in").select_key(lambda key, value: "k")
+    moved = moved.repartition(Repartitioned.as_("moved").with_number_of_partitions(1))
+    moved.join(table, lambda one, other: f"{one} {other}").to("out")
+    broker = MemoryBroker({"in": 2, "table": 1, "out": 1})
+    told = [(b"k", str(n).encode(), HISTORY + 10 * n, 0, ()) for n in range(40)]
+    broker.append([PartitionBatch("table", 0, RecordBatch.of(told[::4]))])
+    later = [(key, value, time + 1, 0, ()) for key, value, time, *_ in told]
+    broker.append([PartitionBatch("in", part, RecordBatch.of(later[part::2])) for part in range(2)])
+    until = {TopicPartition("in", 0): 20, TopicPartition("in", 1): 20, TopicPartition("table", 0): 10}
+    options: dict[str, Any] = {"commit_interval_ms": 10_000, "records_at_once": 5, "exactly_once": exactly_once}
+    instance = Fetching(builder.build(), CONFIG, broker, MockClock(NOW), order=order, until=until, **options)
+    instance.run()
+    out = TopicPartition("out", 0)
+    found = [value.decode() for value in broker.read(out, 0, broker.end(out)).values]
+    assert found == [f"{n} {n - n % 4}" for n in range(40)]
+
+
+def test_no_task_waits_for_what_comes_back_to_it() -> None:
+    builder = StreamsBuilder()
+    left, right = builder.table("left"), builder.table("right")
+    joined = left.join(right, lambda one, other: f"{one}{other}", foreign_key_extractor=lambda value: value)
+    joined.to_stream().repartition(Repartitioned.as_("moved")).to("out")
+    built = built_topology(builder.build(), "app")
+    feeding = feeding_topics(built, CONFIG)
+    waited_for = frozenset[str]().union(*awaited_topics(built, feeding).values())
+    assert len(frozenset[str]().union(*feeding.values())) == 3
+    assert waited_for == {MOVED}
+
+
 def test_records_of_one_partition_keep_their_order() -> None:
     broker = run([[50, 10, 60], [20, 55, 57]], [], records_at_once=3)
     assert times_of(broker) == [20, 50, 10, 55, 57, 60]
@@ -136,7 +179,9 @@ class Manager:
 
     def __init__(self, **settings: Any) -> None:
         config = StreamsConfig({**CONFIG.given(), **settings}, environment={})
-        self.tasks = TaskManager(config, Limits(10_000, 1 << 20), lambda task: task.partition, {0: frozenset([MOVED])})
+        skew = config["penstock.max.skew.ms"]
+        alignment = TimeAlignment({0: frozenset([MOVED])}, {}, skew) if skew else None
+        self.tasks = TaskManager(config, Limits(10_000, 1 << 20), lambda task: task.partition, alignment)
         self.places = [TopicPartition("in", number) for number in range(3)]
         for place in self.places:
             task = self.tasks.add(TaskId(0, place.partition), [place])
@@ -179,7 +224,6 @@ def test_a_task_waits_for_one_that_is_behind_only_while_that_reads_history() -> 
 
 def test_without_a_skew_tasks_wait_for_nothing() -> None:
     manager = Manager(**{"penstock.max.skew.ms": 0})
-    manager.tasks.alignment.__init__({}, 0)  # type: ignore[misc]  # as `feeding_topics` says
     manager.arrive(0, HISTORY, NOW)
     manager.arrive(1, NOW)
     assert manager.runs(NOW) == {0: [HISTORY, NOW], 1: [NOW]}

@@ -26,7 +26,7 @@ from penstock.host.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.planned_end import PlannedEnd
 from penstock.host.threads.task_manager import ActiveTask, Limits, Room, TaskManager, TaskState, WorkerOf
-from penstock.host.threads.time_rounds import feeding_topics
+from penstock.host.threads.time_rounds import alignment_of
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
@@ -130,8 +130,7 @@ class Instance:
         self._layout = layout
         self._settings = settings
         self._planned = PlannedEnd(until)
-        feeding = feeding_topics(layout.topology, layout.config)
-        self._tasks = TaskManager(layout.config, settings.limits, worker_of, feeding)
+        self._tasks = TaskManager(layout.config, settings.limits, worker_of, alignment_of(layout))
         self.waiting = self._tasks.waiting
         """Returns how much has arrived and waits for each task, or in it."""
         self._assigned: frozenset[TaskId] | None = None
@@ -457,7 +456,8 @@ class Instance:
         if not self._has_changes():
             return False
         due = now - self._committed_at >= self._settings.commit_interval_ms
-        return due or self._commit_requested or self._planned.is_at_rest(self._tasks)
+        is_asked_for = self._commit_requested or self._tasks.waits_for_commit(now)
+        return due or is_asked_for or self._planned.is_at_rest(self._tasks)
 
     def _prepare(self, now: int) -> None:
         for task, output in self._tasks.alignment.release():
@@ -706,6 +706,8 @@ class Instance:
         if not self._has_changes() and (look := self._planned.look(self._tasks, now)) is not None:
             self._do(look)
         self._hand_out(now)
+        if self._tasks.waits_for_commit(now) and self._wants_commit(now):  # which the tasks just found out
+            self._phase = Phase.QUIESCING
         if not self._is_settled:
             self._tell()
             self._is_settled = not self._retries

@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
@@ -110,6 +109,7 @@ class ActiveTask:
         self._slice_ns = slice_ms * 1_000_000
         self._looks_again = False
         self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
+        self._topics = frozenset(partition.topic for partition in self._queues)
         self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
         self._all_bytes = 0
         self._records: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
@@ -133,6 +133,11 @@ class ActiveTask:
     def most(self) -> int:
         """How many records of a partition the next run takes at most."""
         return self._most
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that the task reads."""
+        return self._topics
 
     def reset(self) -> None:
         """Forget what has arrived and where it stands: it is opened again."""
@@ -160,6 +165,10 @@ class ActiveTask:
         """Let the task check whether waiting records may be processed now; behind what it does already, which began
         before."""
         self._looks_again = True
+
+    def has_records(self) -> bool:
+        """Return whether records wait for the task, and not in it."""
+        return self._weight > 0
 
     def heads(self) -> dict[TopicPartition, int]:
         """Return the timestamp (ms) of the first record of each partition of which records wait for the task."""
@@ -258,6 +267,7 @@ class ActiveTask:
         now: int,
         most_held: int,
         share: Mapping[TopicPartition, int] | None = None,
+        behind: frozenset[str] = frozenset(),
     ) -> Run:
         """Return the next run of the task, which is busy from now on.
 
@@ -266,6 +276,7 @@ class ActiveTask:
             now: wall clock (ms).
             most_held: a partition of which the task holds more records gets none.
             share: how many records of each partition it may take, None for any number.
+            behind: topics of which it waits for more records.
         """
         most = dict.fromkeys(self._queues, self._most) if share is None else share
         records = [
@@ -277,7 +288,7 @@ class ActiveTask:
         self.had_changed = self.changed
         self.busy = self.is_out = self.changed = True
         self._looks_again = False
-        return Run(self.id, records, self._wait(ends), now)
+        return Run(self.id, records, self._wait(ends, behind), now)
 
     def ran(self, event: Ran) -> None:
         """Take the result of a run."""
@@ -297,14 +308,17 @@ class ActiveTask:
         elif self._run_is_full:
             self._most = min(2 * self._most, max(self._most, in_a_slice))
 
-    def _wait(self, ends: Mapping[TopicPartition, int]) -> InputWait:
+    def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
         """Return what the run has to wait for: partitions of which more is known to be there."""
         if len(self._queues) < 2 or self._idle_ms < 0:
             return NO_WAIT
         lagging = {
             partition
             for partition, queue in self._queues.items()
-            if queue or partition not in ends or self.positions.get(partition, 0) < ends[partition]
+            if queue
+            or partition.topic in behind
+            or partition not in ends
+            or self.positions.get(partition, 0) < ends[partition]
         }
         return InputWait(tuple(self._queues), frozenset(lagging), self._idle_ms)
 
@@ -334,11 +348,12 @@ class TaskManager:
         config: StreamsConfig,
         limits: Limits,
         worker_of: WorkerOf = lambda _: 0,
-        feeding: Mapping[int, frozenset[str]] = MappingProxyType({}),
+        alignment: TimeAlignment | None = None,
     ) -> None:
-        """Start without tasks. worker_of: returns the worker of an open task; by default there is one. feeding: the
-        sub-topologies whose tasks read history together (`time_rounds.feeding_topics`)."""
-        self.alignment = TimeAlignment(feeding, config["penstock.max.skew.ms"])
+        """Start without tasks. worker_of: returns the worker of an open task; by default there is one. alignment: of
+        the tasks that read history together; None if none do."""
+        self.alignment = alignment or TimeAlignment({}, {}, 0)
+        self._behind: frozenset[str] = frozenset()
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
         self._slice_ms: int = config["penstock.task.slice.ms"]
@@ -410,6 +425,7 @@ class TaskManager:
         its tasks read."""
         self._written.update({p: end for p, end in ends.items() if p in self._readers})
         self.know_ends(self._written)
+        self.alignment.written()
 
     def next_run(self, now: int) -> Run | None:
         """Return the next run of the task whose turn it is; None if no task has anything to do whose worker runs
@@ -418,8 +434,9 @@ class TaskManager:
         if not free:
             return None
         most_held = self._most_held()
+        self._look_at_history(now)
         ready = [task for _, task in self._running() if task.is_ready(now, most_held)]
-        ready = self.alignment.admitted(ready, self._ends, now)
+        ready = self.alignment.admitted(ready, now)
         ready = [task for task in ready if self._worker_of(task.id) in free]
         if not ready:
             return None
@@ -430,7 +447,21 @@ class TaskManager:
             return task.used_ns // self._slice_ns, not task.is_little(weight), -weight, task.id
 
         chosen = min(ready, key=turn)
-        return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen))
+        return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen), self._behind)
+
+    def waits_for_commit(self, now: int) -> bool:
+        """Return whether a task holds records until the instance commits what it has read of history."""
+        sent = self.alignment.topics_on_the_way(now) if self._behind else self._behind
+        return bool(sent) and any(task.held and not sent.isdisjoint(task.topics) for task in self._tasks.values())
+
+    def _look_at_history(self, now: int) -> None:
+        """Find out which tasks read history, and let those look again that have waited for what follows from it."""
+        self.alignment.look(self._ends, now)
+        before, self._behind = self._behind, self.alignment.topics_behind(now)
+        if arrived := before - self._behind:
+            for task in self._tasks.values():
+                if not arrived.isdisjoint(task.topics):
+                    task.look_again()
 
     def _take_rounds(self, ready: Iterable[ActiveTask]) -> None:
         """Let tasks that had nothing to do for a while take part one round before the others in their worker, and claim

@@ -16,7 +16,7 @@ Part of the core: no I/O, no clock, no thread.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -54,11 +54,30 @@ def aligned_partitions(layout: Layout) -> frozenset[TopicPartition]:
     return frozenset(p for task, group in layout.groups.items() if task.subtopology in feeding for p in group)
 
 
+def awaited_topics(topology: BuiltTopology, feeding: Mapping[int, frozenset[str]]) -> dict[int, frozenset[str]]:
+    """Return of the repartition topics that sub-topologies feed those that other tasks wait for: whose records do not
+    come back to the sub-topology that has sent them, which might wait for itself."""
+    sent = {
+        spec.id: frozenset(n.topic for n in spec.nodes if isinstance(n, SinkSpec) and n.repartition)
+        for spec in topology.subtopologies
+    }
+
+    def behind(topics: frozenset[str | None], found: frozenset[int] = frozenset()) -> frozenset[int]:
+        readers = {each.id for each in topology.subtopologies if not topics.isdisjoint(each.source_topics)} - found
+        return found if not readers else behind(frozenset().union(*(sent[id] for id in readers)), found | readers)
+
+    return {id: frozenset(t for t in topics if id not in behind(frozenset([t]))) for id, topics in feeding.items()}
+
+
 class TimeRounds:
     """The rounds of the tasks of one sub-topology."""
 
     def __init__(self, topics: frozenset[str], skew_ms: int) -> None:
         """Begin without tasks. topics: the repartition topics that they feed."""
+        self.is_in_history = True
+        """Whether tasks read history, or may have to."""
+        self._sent_ms: int | None = None
+        """When history was sent last that may not have arrived; None if a commit came after it."""
         self.tasks: dict[TaskId, ActiveTask] = {}
         self._topics = topics
         self._skew_ms = skew_ms
@@ -69,6 +88,7 @@ class TimeRounds:
         """Whether no round can begin, for records that may be older have not arrived yet."""
         self._is_live = False
         """Whether all tasks had no history left when they were looked at last."""
+        self._looked_ms = 0
         self._silent: dict[TopicPartition, int] = {}
         """Since when (ms) partitions have been waited for, of which nothing has arrived or been taken."""
         self._sent: dict[TaskId, list[PartitionBatch]] = {}
@@ -81,19 +101,35 @@ class TimeRounds:
     def forget(self) -> None:
         """Take that all tasks begin again: what they have sent is made again."""
         self._until, self.is_blocked, self._is_live = None, False, False
+        self.is_in_history, self._sent_ms = True, None
         self._silent.clear()
         self._sent.clear()
         self._ready.clear()
 
-    def look(self, ready: Iterable[ActiveTask], ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
-        """End a round that takes too long, and begin one if there is history to read. ready: the tasks that would run
-        next. now: by the clock of the core (ms); wall: by that of the records."""
+    def look(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
+        """End a round that takes too long, and begin one if there is history to read. now: by the clock of the core
+        (ms); wall: by that of the records."""
         if self._until is not None and now - self._began >= MOST_ROUND_MS:
-            stuck = [p for task in self.tasks.values() for p in self._left(task)]
+            stuck = [p for task in self._together() for p in self._left(task)]
             self._silent = {p: self._silent.get(p, self._began) for p in stuck}
             self._end()
-        if self._until is None and not (self._is_live and self._are_live(ready, wall)):
+        if self._until is None and not (self._is_live and self._are_live(wall)):
             self._begin(ends, now, wall)
+        self._looked_ms = now
+
+    def is_on_the_way(self, now: int) -> bool:
+        """Return whether all history is read, and what follows from it may not have arrived."""
+        is_sent = self._sent_ms is not None and now - self._sent_ms < MOST_ROUND_MS
+        return is_sent and not self.is_in_history
+
+    def is_behind(self, now: int) -> bool:
+        """Return whether history is still to arrive in the repartition topics."""
+        return self.is_in_history or self.is_on_the_way(now)
+
+    def written(self) -> None:
+        """Take that all that was sent can be read."""
+        if self._until is None:
+            self._sent_ms = None
 
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
         """Return how many records of each partition a task may take now, None for any number."""
@@ -103,10 +139,12 @@ class TimeRounds:
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
         """Return what goes on at once of what a task has sent; the rest is kept for the end of the round."""
+        if self.is_in_history and output:
+            self._sent_ms = self._looked_ms
         if self._until is None:
             return output
         self._sent.setdefault(task, []).extend(each for each in output if each.topic in self._topics)
-        if not any(self._left(each) for each in self.tasks.values()):
+        if not any(self._left(each) for each in self._together()):
             self._silent.clear()
             self._end()
         return [each for each in output if each.topic not in self._topics]
@@ -129,9 +167,13 @@ class TimeRounds:
         """Return when something changes though no event comes (ms)."""
         if self._until is not None:
             return self._began + MOST_ROUND_MS
-        if not self.is_blocked:
-            return None
-        return min((since + MOST_SILENT_MS for since in self._silent.values()), default=None)
+        if self.is_blocked or self.is_in_history:
+            return min((since + MOST_SILENT_MS for since in self._silent.values()), default=None)
+        return None if self._sent_ms is None else self._sent_ms + MOST_ROUND_MS
+
+    def _together(self) -> list[ActiveTask]:
+        """Return the tasks that read together: not those whose function does not return."""
+        return [task for task in self.tasks.values() if not task.is_aside]
 
     def _left(self, task: ActiveTask) -> list[TopicPartition]:
         """Return the partitions of a task that are not read to the end of the round."""
@@ -154,29 +196,31 @@ class TimeRounds:
         self._sent.clear()
         self._ready += [PartitionBatch(*place, _merged(parts)) for place, parts in lanes.items()]
 
-    def _are_live(self, tasks: Iterable[ActiveTask], wall: int) -> bool:
+    def _are_live(self, wall: int) -> bool:
+        tasks = (task for task in self._together() if task.has_records())
         return all(head >= wall - self._skew_ms for task in tasks for head in task.heads().values())
 
     def _begin(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
         """Begin a round if there is history, and all that may be older has arrived."""
-        self.is_blocked = self._is_live = False
-        heads = {task.id: task.heads() for task in self.tasks.values()} if len(self.tasks) > 1 else {}
+        heads = {task.id: task.heads() for task in self._together()}
         counted = {p: at for each in heads.values() for p, at in each.items() if not self._is_silent(p, now)}
-        if not counted:
-            return
         oldest_new = wall - self._skew_ms
-        are_old = min(counted.values()) < oldest_new
-        for task in self.tasks.values():
-            if are_old or task.is_open:  # what is new does not wait for the restore of another task
-                for partition in task.partitions - heads[task.id].keys():
-                    seen = task.times.get(partition)
-                    is_new = seen is not None and seen >= oldest_new
-                    self.is_blocked |= self._is_awaited(task, partition, ends, now, is_new)
-        if self.is_blocked or not are_old:
-            self._is_live = not self.is_blocked and all(task.is_open for task in self.tasks.values())
+        are_old = bool(counted) and min(counted.values()) < oldest_new
+        awaited = [
+            task
+            for task in self._together()
+            for partition in task.partitions - heads[task.id].keys()
+            if self._is_awaited(task, partition, ends, now, task.times.get(partition, oldest_new - 1) >= oldest_new)
+        ]
+        # What is new does not wait for the restore of another task.
+        has_to_wait = any(are_old or task.is_open for task in awaited)
+        self.is_blocked = has_to_wait and bool(counted) and len(self.tasks) > 1
+        self.is_in_history = are_old or bool(awaited)
+        self._is_live = not self.is_in_history and all(task.is_open for task in self._together())
+        if self.is_blocked or not are_old or len(self.tasks) < 2:
             return
         until = wall
-        for task in self.tasks.values():
+        for task in self._together():
             most = max(1, task.most * _MANY_TASKS // max(_MANY_TASKS, len(self.tasks)))
             for partition in heads[task.id].keys() & counted.keys():
                 if task.records(partition) > most or _lags(task, partition, ends):
@@ -216,9 +260,12 @@ def _merged(lanes: Sequence[RecordBatch]) -> RecordBatch:
 class TimeAlignment:
     """The rounds of all sub-topologies of an instance."""
 
-    def __init__(self, feeding: Mapping[int, frozenset[str]], skew_ms: int) -> None:
-        """Begin without tasks. feeding: see `feeding_topics`."""
+    def __init__(
+        self, feeding: Mapping[int, frozenset[str]], awaited: Mapping[int, frozenset[str]], skew_ms: int
+    ) -> None:
+        """Begin without tasks. feeding, awaited: see `feeding_topics` and `awaited_topics`."""
         self._rounds = {id: TimeRounds(topics, skew_ms) for id, topics in feeding.items()}
+        self._awaited = awaited
         self.ahead_ms = 0
         """How much the clock of the records, the wall clock, is ahead of that of the core."""
 
@@ -236,13 +283,32 @@ class TimeAlignment:
             del rounds.tasks[id]
             rounds.change()
 
-    def admitted(self, ready: list[ActiveTask], ends: Mapping[TopicPartition, int], now: int) -> list[ActiveTask]:
-        """Return the tasks that may run now, of those that have something to do."""
-        if not self._rounds or not ready:
-            return ready
+    def look(self, ends: Mapping[TopicPartition, int], now: int) -> None:
+        """End rounds and begin others, with what has arrived by now."""
+        for rounds in self._rounds.values():
+            rounds.look(ends, now, now + self.ahead_ms)
+
+    def topics_behind(self, now: int) -> frozenset[str]:
+        """Return the repartition topics in which history is still to arrive: tasks that read others too wait for it."""
+        behind: set[str] = set()
         for id, rounds in self._rounds.items():
-            rounds.look([task for task in ready if task.id.subtopology == id], ends, now, now + self.ahead_ms)
-        return [task for task in ready if self._may_run(task, now)]
+            if rounds.is_behind(now) or any(not behind.isdisjoint(task.topics) for task in rounds.tasks.values()):
+                behind |= self._awaited.get(id, frozenset())
+        return frozenset(behind)
+
+    def topics_on_the_way(self, now: int) -> frozenset[str]:
+        """Return the repartition topics that have all of history when a commit is made."""
+        each = (self._awaited.get(id, frozenset()) for id, rounds in self._rounds.items() if rounds.is_on_the_way(now))
+        return frozenset[str]().union(*each)
+
+    def written(self) -> None:
+        """Take that a commit is made: all that was sent can be read."""
+        for rounds in self._rounds.values():
+            rounds.written()
+
+    def admitted(self, ready: list[ActiveTask], now: int) -> list[ActiveTask]:
+        """Return the tasks that may run now, of those that have something to do."""
+        return [task for task in ready if self._may_run(task, now)] if self._rounds else ready
 
     def _may_run(self, task: ActiveTask, now: int) -> bool:
         share = self.share(task)
@@ -283,3 +349,9 @@ class TimeAlignment:
         """Return when something changes though no event comes (ms)."""
         times = (rounds.next_due_ms() for rounds in self._rounds.values())
         return min((time for time in times if time is not None), default=None)
+
+
+def alignment_of(layout: Layout) -> TimeAlignment:
+    """Return the alignment of the tasks of an application."""
+    feeding = feeding_topics(layout.topology, layout.config)
+    return TimeAlignment(feeding, awaited_topics(layout.topology, feeding), layout.config["penstock.max.skew.ms"])
