@@ -21,7 +21,7 @@ def test_half_of_the_defaults_waits_for_tasks() -> None:
     assert limits(config) == Limits(7_500, 21 * MIB, 2_500, 3 * MIB)
     assert consumer_bounds(config, 4) == {
         "queued.min.messages": 10_000,
-        "queued.max.messages.kbytes": 8 * 1024,
+        "queued.max.messages.kbytes": 1024,
         "fetch.message.max.bytes": 320_000,
     }
 

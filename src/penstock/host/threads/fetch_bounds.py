@@ -19,6 +19,7 @@ _PARTS: Final = 8
 for their runs, which may have taken all that waited."""
 _LEAST_FETCH_BYTES: Final = 16 * 1024
 _MOST_FETCH_BYTES: Final = 1024 * 1024
+"""Of a request and of the queue: what backlogs have there stands before the records of a quiet partition."""
 _SMALL_RECORD_BYTES: Final = 32
 """A request for a partition asks for as many records as may wait of it, if they are as small as that."""
 
@@ -37,6 +38,6 @@ def consumer_bounds(config: StreamsConfig, partitions: int) -> Mapping[str, int]
     wanted = min(records * _SMALL_RECORD_BYTES, part // max(1, partitions))
     return {
         "queued.min.messages": min(records, 100_000),
-        "queued.max.messages.kbytes": max(1, part // 1024),
+        "queued.max.messages.kbytes": max(1, min(part, _MOST_FETCH_BYTES) // 1024),
         "fetch.message.max.bytes": min(max(wanted, _LEAST_FETCH_BYTES), _MOST_FETCH_BYTES),
     }
