@@ -65,10 +65,10 @@ def group(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[
 def test_the_text_of_an_offset_is_what_was_committed(group: Group) -> None:
     assert until(lambda: group.commit(0, 5, "AgAAAaIDuPUC") == ErrorCode.none)
     assert group.commit(1, 7, "") == ErrorCode.none
-    assert group.committed(0, 1, 2) == {0: (5, "AgAAAaIDuPUC"), 1: (7, "")}
+    assert group.committed(0, 1, 2) == {0: (5, "AgAAAaIDuPUC", -1), 1: (7, "", -1)}
     assert group.committed() == {}
     group.admin.commit_offsets(group.name, {group.at(2): OffsetAndMetadata(9, "by librdkafka")})
-    assert group.committed(2) == {2: (9, "by librdkafka")}
+    assert group.committed(2) == {2: (9, "by librdkafka", -1)}
 
 
 def test_the_text_of_an_offset_has_no_zero_byte_behind_it(group: Group) -> None:
@@ -95,9 +95,9 @@ def test_offsets_that_a_transaction_replaces_are_waited_for(group: Group) -> Non
     assert transactions.begin() == ErrorCode.none
     assert transactions.add_offsets(group.name) == ErrorCode.none
     assert transactions.commit_offset(group.name, group.topic, 8) == ErrorCode.none
-    assert group.committed(0, stable=False, cluster=group.impatient) == {0: (1, "")}
+    assert group.committed(0, stable=False, cluster=group.impatient) == {0: (1, "", -1)}
     with pytest.raises(UnstableOffsetCommitError, match="is open"):
         group.committed(0, cluster=group.impatient)
     assert transactions.end() == ErrorCode.none
-    assert until(lambda: group.committed(0, stable=False) == {0: (8, "m")})
-    assert group.committed(0) == {0: (8, "m")}
+    assert until(lambda: group.committed(0, stable=False) == {0: (8, "m", -1)})
+    assert group.committed(0) == {0: (8, "m", -1)}

@@ -70,6 +70,7 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
         "bytes_in": 10,
         "records_out": 1,
         "lag": 0,
+        "unread": "",
         "consumed": {"in": (4, 10), "app-repartition": (2, 5)},
         "produced": {"out": (1, 2), "app-changelog": (1, 2)},
         "processed": {"1_0": 4},

@@ -510,7 +510,8 @@ class Instance:
         self._waiting_for = set(self._committing)
         for id in sorted(self._committing):
             self._tasks[id].busy = True
-            self._do(v.Apply(id, self._ends_written))
+            committed = {p: self._offsets[p].offset for p in self._tasks[id].partitions if p in self._offsets}
+            self._do(v.Apply(id, self._ends_written, committed))
 
     def _answered(self, id: TaskId) -> None:
         self._tasks.take_back(id)

@@ -58,7 +58,7 @@ class _RunningTask(Protocol):
 
     def run(self, action: v.Run) -> v.Ran: ...
     def prepare(self, now_ms: int) -> v.Prepared: ...
-    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied: ...
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied: ...
     def stamp(self) -> ChangelogStamp: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
@@ -260,8 +260,8 @@ class TaskRunner:
                 return self._tasks[id].run(action)
             case v.Prepare(id, now_ms):
                 return self._tasks[id].prepare(now_ms)
-            case v.Apply(id, ends):
-                return self._tasks[id].apply(ends)
+            case v.Apply(id, ends, committed):
+                return self._tasks[id].apply(ends, committed)
             case v.Close(id, state):
                 return self._close(id, state)
 
@@ -439,12 +439,13 @@ class ActiveStreamTask:
         took = time.perf_counter_ns() - began
         return v.Prepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
 
-    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
-        """Apply the changes of the commit to the base, with how far the changelogs have them."""
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied:
+        """Apply the changes of the commit to the base, with how far the changelogs have them, and the inputs are
+        `committed`."""
         known = {**self._positions_now(), **ends}
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
-        self._committed = self._positions_now()
+        self._committed = {**self._positions_now(), **committed}
         metadata = dict(self._metadata)
         self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=metadata, inputs=self._committed)
         self._task.committed(self._changes, self._stamp.encode())
@@ -529,7 +530,7 @@ class GlobalTask:
         before, self._dropped = self._dropped, dropped
         return v.Prepared(GLOBAL_TASK, (), {}, dropped=dropped - before)
 
-    def apply(self, ends: Mapping[TopicPartition, int]) -> v.Applied:
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied:
         """Apply the changes to the base."""
         metadata = dict(self._task.processor_metadata)
         self._stamp = replace(self._stamp, offsets=dict(self._positions), processor_metadata=metadata)

@@ -478,10 +478,11 @@ class Abort:
 @dataclass(frozen=True)
 class Apply:
     """Apply the changes of a commit to the base of a task; answered by `Applied` or `Failed`. ends: as in
-    `Written`."""
+    `Written`. committed: the offsets that the commit has for inputs of the task."""
 
     task: TaskId
     ends: Mapping[TopicPartition, int]
+    committed: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True)
