@@ -444,9 +444,10 @@ class HostMeasurements:
 
     def closed(self, task: str) -> None:
         """Forget what was measured of a task that is closed, as Kafka removes its metrics; the totals of all tasks
-        together stay."""
+        together stay, and its number of dead letters, as those of its other drops."""
         self.forget(task)
-        for operation, measured in self._operations.forget(lambda each: each.task == task).items():
+        gone = self._operations.forget(lambda each: each.task == task and each.name != DEAD_LETTER_RECORDS)
+        for operation, measured in gone.items():
             if operation.name in _OF_THREADS and not operation.tag:
                 self._operations.add_total_of(Operation(operation.name, _CLOSED), measured)
 
