@@ -26,8 +26,11 @@ pytestmark = pytest.mark.timeout(600)
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
 WITHOUT_SPARK = """
 import sys
-for name in ("pyspark", "py4j", "pandas"):
-    sys.modules[name] = None
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("pyspark", "py4j", "pandas"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Missing())
 from penstock.cli.main import main
 main()
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,26 +24,12 @@ ROWS_BEFORE_ARROW = 20_000
 than records may be late in a program whose batches are large only after a pause."""
 
 _rows_without_arrow = 0
-_looking = threading.Lock()
-_has_looked = False
 
 
 def arrow(module: str = "pyarrow") -> Any:
     """Return a module of Arrow. It is loaded where it is first needed: it takes time and memory, and programs whose
     batches are small never need it."""
-    loaded = load(module, "Work on columns")
-    if not _has_looked:
-        _look_for_pandas()
-    return loaded
-
-
-def _look_for_pandas() -> None:
-    """Let pyarrow look for pandas, which it does at its first array: it fails if two threads make that at once."""
-    global _has_looked
-    with _looking:
-        if not _has_looked:
-            load("pyarrow", "Work on columns").array([None])
-            _has_looked = True
+    return load(module, "Work on columns")
 
 
 def distinct(column: Sequence[bytes | None]) -> tuple[list[Any], Places]:

@@ -20,7 +20,6 @@ from penstock.errors import InvalidStateStoreError
 from penstock.notebook import Rows, time_text, value_text
 from penstock.record import NO_TIMESTAMP, Headers
 from penstock.serdes import Serde
-from penstock.serdes.columns import arrow
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.primitive import (
     BooleanSerde,
@@ -41,8 +40,6 @@ from penstock.state.typed_store import TypedStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedWindowStore
 from penstock.windows import LONG_MAX, Windowed
-
-arrow()  # which looks for pandas, so that no thread does at the same time as another one
 
 _ROWS = 10_000
 """Rows of one Arrow batch."""
