@@ -221,7 +221,6 @@ def assert_all_or_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("life", range(LIVES))
-@pytest.mark.timeout(600)
 def test_kills_leave_transactions_whole(tmp_path: Path, life: int) -> None:
     choice = random.Random(SEED + life)
     with BrokerProcess(tmp_path / "broker", port=free_port()) as process:

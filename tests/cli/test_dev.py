@@ -25,6 +25,7 @@ config = {{
     "default.key.serde": Serdes.string(),
     "default.value.serde": Serdes.string(),
     "commit.interval.ms": 50,
+    "processing.guarantee": "exactly_once_v2",
 }}
 builder = StreamsBuilder()
 words = builder.stream("{name}-in")
@@ -146,7 +147,6 @@ def test_a_program_that_ends_starts_again_when_it_is_saved_and_a_kill_leaves_not
 @pytest.mark.spark
 @pytest.mark.xdist_group("cli-on-spark")
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_on_spark_a_saved_program_continues_with_the_state_of_the_checkpoint(
     embedded_broker: BrokerProcess, tmp_path: Path, unique_name: Callable[[str], str]
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.commands import Command, penstock
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cli-on-spark")]
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "word_count.py"
 LINES = ["all streams lead to kafka", "hello kafka streams", "join kafka summit"]

@@ -29,7 +29,7 @@ from tests.support.kafka import RealKafka
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import ready
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(7200 if ALL else 900), *ON_KAFKA_CLUSTER]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.timeout(7200 if ALL else 1200), *ON_KAFKA_CLUSTER]
 
 ROUNDS = 5 if ALL else 1
 KILL_SECONDS = 10.0 if ALL else 0.0

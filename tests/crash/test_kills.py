@@ -26,7 +26,7 @@ from tests.support.kafka import RealKafka, kafka_is_at_hand
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
-    pytest.mark.timeout(7200 if ALL else 900),
+    pytest.mark.timeout(7200 if ALL else 1200),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and killed by way of /proc"),
 ]
 

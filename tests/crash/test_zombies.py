@@ -30,7 +30,6 @@ pytestmark = [
     pytest.mark.spark,
     pytest.mark.crash,
     pytest.mark.long,
-    pytest.mark.timeout(900),
     pytest.mark.skipif(sys.platform != "linux", reason="processes are found and stopped by way of /proc"),
 ]
 

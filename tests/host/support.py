@@ -25,9 +25,9 @@ from penstock.config import StreamsConfig
 from penstock.host.api import Host, StateQueries, StreamThreadExceptionResponse
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition
-from tests.support.waiting import until
+from tests.support.waiting import WAIT_SECONDS, until
 
-TIMEOUT_SECONDS = 240
+TIMEOUT_SECONDS = WAIT_SECONDS
 CLOSE_MS = 120_000
 
 ON_SPARK = pytest.param("spark", marks=(pytest.mark.spark, pytest.mark.xdist_group("spark")))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-WAIT_SECONDS: Final = 240.0
+WAIT_SECONDS: Final = 480.0
 """Far more than a busy machine needs."""
 
 _FIRST_PAUSE_SECONDS: Final = 0.02

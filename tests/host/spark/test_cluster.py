@@ -21,7 +21,7 @@ from tests.crash.application import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines, wait_for
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
 SOURCE = str(Path(penstock.__file__).parents[1])
 SPARK = Path(pyspark.__file__).parent

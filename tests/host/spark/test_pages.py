@@ -87,7 +87,7 @@ def closed_when_counted(names: dict[str, Any]) -> Iterator[None]:
     """Close the application `streams` of a block that waits for its end, once it has read all records."""
 
     def close() -> None:
-        wait_for(lambda: "streams" in names and names["streams"].statistics()["records_in"] == 43)
+        wait_for(lambda: "streams" in names and names["streams"].statistics().get("records_in") == 43)
         names["streams"].close()
 
     closing = threading.Thread(target=close)

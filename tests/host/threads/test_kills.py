@@ -264,7 +264,6 @@ def kill_a_child(pid: int) -> bool:
 
 @pytest.mark.crash
 @pytest.mark.one_broker
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_each_word_is_counted_once_though_instances_are_killed_and_stopped(
     broker: RunningBroker, tmp_path: Path, unique_name: Callable[[str], str], seed: int

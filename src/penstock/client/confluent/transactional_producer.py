@@ -84,8 +84,9 @@ class ConfluentTransactionalProducer:
         self._connection = Connection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
-        # An answer that is lost is not waited for longer than the transaction lasts.
-        self._offsets = TransactionOffsets(config, transactional_id, min(timeout_ms, self._time.ms))
+        self._config = config
+        self._timeout_ms = timeout_ms
+        self._offsets = self._connected_offsets()
         self._is_open = False
         self._began = 0.0
         self._client: Producer | None = None
@@ -178,6 +179,10 @@ class ConfluentTransactionalProducer:
             self._is_open = True
         return client
 
+    def _connected_offsets(self) -> TransactionOffsets:
+        # An answer that is lost is not waited for longer than the transaction lasts.
+        return TransactionOffsets(self._config, self._transactional_id, min(self._timeout_ms, self._time.ms))
+
     def _age(self) -> float:
         """Return for how long (s) the transaction has been open."""
         return time.monotonic() - self._began
@@ -254,6 +259,8 @@ class ConfluentTransactionalProducer:
         self._end()
         if is_longer:
             self._client = None  # the next one has more time
+            self._offsets.close()
+            self._offsets = self._connected_offsets()
         if not (is_ended or (is_throttled and is_longer)):
             return
         left = f"brokers had not taken {counted(waiting, 'record')}"

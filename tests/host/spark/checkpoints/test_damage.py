@@ -187,7 +187,7 @@ def trials(files: Sequence[str]) -> Iterator[tuple[list[Damage], bool]]:
 
 @pytest.mark.slow
 @pytest.mark.one_broker
-@pytest.mark.timeout(3600 if ALL else 600)
+@pytest.mark.timeout(3600 if ALL else 1200)
 def test_a_damaged_checkpoint_continues_exactly_or_says_which_file_and_what_to_do(
     half_committed: HalfCommitted,
 ) -> None:
