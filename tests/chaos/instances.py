@@ -223,6 +223,7 @@ class GroupChaos:
         victim.start(self._config)
 
     def _lose_changelog(self, victim: Instance) -> None:
+        self.stores()  # a task whose directory was just lost has its state in the changelog alone until it is restored
         self.close()
         stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"
         changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
