@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
 BIN := .venv/bin
-JOBS ?= 4
+# Slow tests start a JVM or a group of processes each: a fourth beside them only makes the others wait.
+JOBS ?= $(if $(filter test-slow,$@),3,4)
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -12,7 +13,7 @@ help: ## list the targets
 demo: bootstrap ## count the words of a real text on Spark, and watch the counts grow
 	@exec $(BIN)/penstock demo
 
-PYTEST := PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
+PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
 test: bootstrap ## run the tests that need no real Kafka, no other package, no kill and not much time
 	@$(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
