@@ -223,7 +223,7 @@ class GroupChaos:
         victim.start(self._config)
 
     def _lose_changelog(self, victim: Instance) -> None:
-        self.stores()  # a task whose directory was just lost has its state in the changelog alone until it is restored
+        self._restored()  # what a lost directory had is in the changelog alone until then
         self.close()
         stores = program.LETTERS_STORE, program.ORDERS_STORE, "minutes-store"
         changelog = f"{self.name}-{self._draw.choice(stores)}-changelog"
@@ -240,6 +240,20 @@ class GroupChaos:
                 recover_from_state(topology, {**settings, **own})
         for instance in self.instances:
             instance.start(self._config)
+
+    def _restored(self) -> None:
+        """Wait until all records of one more round are processed and committed: each task has some."""
+        self._next_round()
+        admin = self._runner.admin
+
+        def is_at_the_end() -> bool:
+            made = [topic for topic in admin.topics() if topic.startswith(self.name) and topic.endswith("-repartition")]
+            places = [*self.inputs(), *(TopicPartition(topic, n) for topic in made for n in range(PARTITIONS))]
+            ends = admin.end_offsets(places, read_committed=True)
+            committed = admin.committed_offsets(self.name, places, stable=False)
+            return all(end == 0 or (tp in committed and committed[tp].offset >= end) for tp, end in ends.items())
+
+        self._wait(is_at_the_end)
 
     def _kill_leader(self, other: Instance) -> None:
         """Kill the instance that leads the rebalance which the start of another one brings."""

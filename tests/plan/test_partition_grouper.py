@@ -55,3 +55,18 @@ def test_a_user_groups_several_partitions_of_one_topic() -> None:
 def test_each_partition_must_be_in_one_group(groups: tuple[set[TopicPartition], ...], wrong: str) -> None:
     with pytest.raises(TopologyError, match=f"Fixed must put each partition into one group: {wrong}"):
         partition_groups(Fixed(*groups), {"a": 2})
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        ({A, TopicPartition("b", 1)}, {B, TopicPartition("b", 0)}),
+        ({A, B, TopicPartition("b", 0)}, {TopicPartition("b", 1)}),
+    ],
+)
+def test_a_group_has_the_same_partitions_of_topics_that_are_joined(groups: tuple[set[TopicPartition], ...]) -> None:
+    topics = {"a": 2, "b": 2, "c": 1}
+    grouper = Fixed(*groups, {TopicPartition("c", 0)})
+    assert len(partition_groups(grouper, topics, [frozenset({"a"})])) == 3
+    with pytest.raises(TopologyError, match=r"Fixed puts the partitions .* of a and .* of b into one group"):
+        partition_groups(grouper, topics, [frozenset({"a", "b"}), frozenset({"of", "another", "sub-topology"})])

@@ -84,7 +84,7 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     """Return the tasks of `topology`. topics: partitions of each topic of the brokers.
 
     Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics differ
-    in their partitions, or if `partition.grouper` leaves partitions out.
+    in their partitions, or if `partition.grouper` leaves partitions out or puts different ones of them together.
     """
     resolved = resolve_patterns(topology, topics, own_topics(topology))
     check_source_topics(resolved, topics, str(config["bootstrap.servers"]))
@@ -95,7 +95,11 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
         TaskId(spec.id, number): group
         for spec in resolved.subtopologies
         for number, group in enumerate(
-            partition_groups(grouper, {topic: counts[topic] for topic in spec.source_topics if topic in counts})
+            partition_groups(
+                grouper,
+                {topic: counts[topic] for topic in spec.source_topics if topic in counts},
+                resolved.copartition_groups,
+            )
         )
     }
     for spec in resolved.subtopologies:

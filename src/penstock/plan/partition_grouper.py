@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from penstock.errors import ConfigError, TopologyError
@@ -12,9 +12,8 @@ from penstock.record import TopicPartition
 class PartitionGrouper:
     """Groups the partitions of the topics that one sub-topology reads; each group is read by one task.
 
-    Set one of your own as `partition.grouper`. Records of a key must come to one group, whichever topic they are in: so
-    that joins and tables find each other, group the same numbers of all topics together. The groups of a checkpoint
-    cannot change.
+    Set one of your own as `partition.grouper`. Records of a key must come to one group, whichever topic they are in: a
+    group with different numbers of topics that are joined is refused. The groups of a checkpoint cannot change.
     """
 
     def group(self, topics: Mapping[str, int]) -> Sequence[Collection[TopicPartition]]:
@@ -42,8 +41,20 @@ def configured_grouper(config: Mapping[str, Any]) -> PartitionGrouper:
     return grouper
 
 
-def partition_groups(grouper: PartitionGrouper, topics: Mapping[str, int]) -> tuple[tuple[TopicPartition, ...], ...]:
-    """Return the groups that `grouper` makes of `topics`; raises TopologyError unless each partition is in one."""
+def partition_groups(
+    grouper: PartitionGrouper, topics: Mapping[str, int], copartitioned: Iterable[Collection[str]] = ()
+) -> tuple[tuple[TopicPartition, ...], ...]:
+    """Return the groups that `grouper` makes of `topics`.
+
+    Args:
+        grouper: assigns partitions to tasks.
+        topics: the number of partitions of each topic.
+        copartitioned: sets of topics that are joined with each other, of any sub-topology.
+
+    Raises:
+        TopologyError: a partition is in no group or in several, or a group has different partitions of topics that are
+            joined (KIP-28: "their represented partition lists have to match each other").
+    """
     groups = tuple(tuple(TopicPartition(*each) for each in group) for group in grouper.group(topics))
     placed = [partition for group in groups for partition in group]
     wanted = {TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)}
@@ -52,4 +63,20 @@ def partition_groups(grouper: PartitionGrouper, topics: Mapping[str, int]) -> tu
     wrong += [f"{each} is in several groups" for each in sorted({each for each in placed if placed.count(each) > 1})]
     if wrong:
         raise TopologyError(f"{type(grouper).__name__} must put each partition into one group: {'; '.join(wrong)}.")
+    for joined in copartitioned:
+        _check_lists(grouper, groups, sorted(topics.keys() & joined))
     return groups
+
+
+def _check_lists(
+    grouper: PartitionGrouper, groups: Sequence[Collection[TopicPartition]], joined: Sequence[str]
+) -> None:
+    """Raise TopologyError unless each group has the same partitions of all topics of `joined`."""
+    for group in groups:
+        lists = {topic: sorted(each.partition for each in group if each.topic == topic) for topic in joined}
+        if any(numbers != lists[joined[0]] for numbers in lists.values()):
+            found = " and ".join(f"{numbers} of {topic}" for topic, numbers in lists.items())
+            raise TopologyError(
+                f"{type(grouper).__name__} puts the partitions {found} into one group, and these topics are joined: "
+                "records of one key would not meet. Put the same partitions of both into one group."
+            )

@@ -104,7 +104,8 @@ def place(
         grouper: assigns partitions to tasks.
 
     Raises:
-        TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out.
+        TopologyError: co-partitioned topics differ in their partitions, or the grouper leaves partitions out or puts
+            different ones of them together.
     """
     source_partitions = {t: topics[t] for spec in topology.subtopologies for t in spec.source_topics if t in topics}
     source_partitions.update(repartition_counts(topology, topics))
@@ -113,7 +114,7 @@ def place(
     groups: dict[TaskId, tuple[TopicPartition, ...]] = {}
     for spec in topology.subtopologies:
         counts = {topic: source_partitions[topic] for topic in spec.source_topics}
-        own = enumerate(partition_groups(grouper, counts))
+        own = enumerate(partition_groups(grouper, counts, topology.copartition_groups))
         tasks = {TaskId(spec.id, number): group for number, group in own}
         groups.update(tasks)
         levels[level_of[spec.id]].extend(tasks)
