@@ -180,7 +180,7 @@ def test_a_span_processor_that_fails_ends_no_batch_and_hides_no_error(
     with caplog.at_level(logging.WARNING):
         task.process()
     assert len(list(task.drain_in_order())) == 1
-    assert [line.message for line in caplog.records] == ["A span of a batch is missing or incomplete."]
+    assert [line.getMessage() for line in caplog.records] == ["A span of a batch is missing or incomplete."]
     assert not get_current_span().get_span_context().is_valid
     task.add_records("orders", 0, RecordBatch.of([(b"k", b"", 1, 1, ())]))
     with pytest.raises(StreamsError, match="IndexError"):

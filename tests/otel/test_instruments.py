@@ -133,4 +133,6 @@ def test_an_application_whose_metrics_fail_hides_no_other(
     with caplog.at_level(logging.WARNING):
         assert telemetry.values()["org.apache.kafka.stream.client.state"] == {of("me"): 2}
     other.close()
-    assert [line.message for line in caplog.records] == ["Metrics are missing in this collection for OpenTelemetry."]
+    assert [line.getMessage() for line in caplog.records] == [
+        "Metrics are missing in this collection for OpenTelemetry."
+    ]

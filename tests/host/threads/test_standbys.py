@@ -62,7 +62,7 @@ def test_standby_tasks_wait_for_brokers_as_long_as_tasks_do(caplog: pytest.LogCa
         following.advance(LIMIT_MS - 1, away)
         with pytest.raises(BrokerNotFoundError):
             following.advance(1, away)
-    warnings = [record for record in caplog.records if "cannot read their changelogs" in record.message]
+    warnings = [record for record in caplog.records if "cannot read their changelogs" in record.getMessage()]
     assert len(warnings) == 2, "one for each outage"
 
 
