@@ -170,6 +170,7 @@ def test_named_topologies_run_and_are_watched(tmp_path: Path) -> None:
         producer = ConfluentProducer(StreamsConfig({"bootstrap.servers": servers}))
         producer.send("orders-in", b"a", b"1")
         producer.close()
+
         def entries(topology: str) -> list[Any] | None:
             """Return the entries of the store, None while a rebalance keeps it from being read."""
             try:
