@@ -374,8 +374,9 @@ class LogTruncationError(OffsetOutOfRangeError):
     """Brokers have lost records that were processed (Kafka class: LogTruncationException).
 
     What to do: Find out why the brokers lost records that they had acknowledged (`unclean.leader.election.enable`,
-    `min.insync.replicas`, a disk). With another `auto.offset.reset` than `none`, reading continues at the first record
-    that took the place of a lost one; after `penstock reset`, all that is left is processed again.
+    `min.insync.replicas`, a disk). On threads, with another `auto.offset.reset` than `none`, reading continues at the
+    first record that took the place of a lost one. On Spark, start on a new checkpoint. After `penstock reset`, all
+    that is left is processed again.
     """
 
 

@@ -156,6 +156,12 @@ class Admin(Protocol):
         without such a record are left out."""
         ...
 
+    def end_positions(
+        self, partitions: Sequence[TopicPartition], read_committed: bool = False
+    ) -> dict[TopicPartition, EpochPosition]:
+        """Return what `end_offsets` does, each with the epoch of the leader that answered; -1 if it does not tell."""
+        ...
+
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
         """Return which positions are above what is left of the log that they belong to, though it may have grown since
         (KIP-320), each with the end of what is left and its epoch; both -1 if brokers do not know it."""

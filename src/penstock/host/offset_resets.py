@@ -70,6 +70,17 @@ def reset_offsets(
     return offsets
 
 
+def truncation(partition: TopicPartition, at: EpochPosition, left: EpochPosition) -> str:
+    """Return the sentences on a log that has lost records below `at`, of which those below `left` are there."""
+    end = "an unknown offset" if left.offset < 0 else f"offset {left.offset} (epoch {left.leader_epoch})"
+    return (
+        f"The log of topic {partition.topic}, partition {partition.partition}, was truncated: records up to offset "
+        f"{at.offset} of leader epoch {at.leader_epoch} were processed, and what is left ends at {end}. The brokers "
+        "have lost records that they had acknowledged, such as by the election of an unclean leader, and others may "
+        "have taken their offsets."
+    )
+
+
 def after_truncation(
     admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata], resets: Mapping[str, str]
 ) -> dict[TopicPartition, int | None]:
@@ -89,14 +100,7 @@ def after_truncation(
     known = {p: each for p, each in positions.items() if each.leader_epoch >= 0}
     result: dict[TopicPartition, int | None] = {}
     for partition, left in sorted((admin.truncated(known) if known else {}).items()):
-        at = known[partition]
-        end = "an unknown offset" if left.offset < 0 else f"offset {left.offset} (epoch {left.leader_epoch})"
-        text = (
-            f"The log of topic {partition.topic}, partition {partition.partition}, was truncated: records up to "
-            f"offset {at.offset} of leader epoch {at.leader_epoch} were processed, and what is left ends at {end}. The "
-            "brokers have lost records that they had acknowledged, such as by the election of an unclean leader, and "
-            "others may have taken their offsets."
-        )
+        text = truncation(partition, known[partition], left)
         if resets.get(partition.topic) == NONE:
             raise LogTruncationError(
                 f"{text} The offset reset of the source is none. To go on at the first other record, give the source "

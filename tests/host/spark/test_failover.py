@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError as Code
 
 from penstock import Consumed, Produced, Serdes, StreamsBuilder, Topology
+from penstock.client.api import EpochPosition
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.connection import Connection
-from penstock.errors import RetriableError
+from penstock.errors import LogTruncationError, RetriableError
 from penstock.host.spark.planner import epoch_planner, topic_ends
+from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines
@@ -36,10 +38,10 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     codes: list[int] = []
 
     class Refused(ConfluentAdmin):
-        def end_offsets(self, *arguments: Any, **named: Any) -> Any:
+        def end_positions(self, *arguments: Any, **named: Any) -> Any:
             if codes:
                 Connection({"bootstrap.servers": "localhost:1"}, 0).fail(Code(codes.pop(0)), "asking for ends")
-            return super().end_offsets(*arguments, **named)
+            return super().end_positions(*arguments, **named)
 
     monkeypatch.setattr(epoch_planner, "ConfluentAdmin", Refused)
     return codes
@@ -105,4 +107,59 @@ def test_a_leap_of_the_wall_clock_is_no_time_that_brokers_were_away(
     assert not query.epoch()
     spark_runner.write(topics[0], lines(["a"]))
     assert query.epoch()
+    query.close()
+
+
+class Leaders:
+    """The leader of all partitions, and what is left of the logs of those before."""
+
+    def __init__(self) -> None:
+        self.epoch = 3
+        self.left: EpochPosition | None = None
+        self.asked: list[dict[TopicPartition, EpochPosition]] = []
+
+
+@pytest.fixture
+def leaders(monkeypatch: pytest.MonkeyPatch) -> Leaders:
+    """Leaders of the planner's topics that change as a test says."""
+    found = Leaders()
+
+    class Led(ConfluentAdmin):
+        def end_positions(self, *arguments: Any, **named: Any) -> dict[TopicPartition, EpochPosition]:
+            ends = super().end_positions(*arguments, **named)
+            return {tp: end._replace(leader_epoch=found.epoch) for tp, end in ends.items()}
+
+        def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
+            found.asked.append(dict(positions))
+            return {} if found.left is None else dict.fromkeys(positions, found.left)
+
+    monkeypatch.setattr(epoch_planner, "ConfluentAdmin", Led)
+    return found
+
+
+@EMBEDDED_ONLY
+@pytest.mark.parametrize("in_between", [False, True], ids=["while it runs", "while it is stopped"])
+def test_a_log_that_lost_records_and_grew_again_is_found_by_the_epochs_of_its_leaders(
+    spark_runner: SparkRunner, application: str, topics: tuple[str, str], leaders: Leaders, in_between: bool
+) -> None:
+    query = InlineQuery(copying(*topics), spark_runner.config(application), spark_runner.admin)
+    spark_runner.write(topics[0], lines(["a", "b"]))
+    query.run_to_end()
+    assert leaders.asked == []
+    leaders.epoch = 4  # another leader, and nothing is lost
+    query.run_to_end()
+    query.run_to_end()
+    place = TopicPartition(topics[0], 0)
+    assert leaders.asked == [{place: EpochPosition(2, 3)}]
+    spark_runner.write(topics[0], lines(["c"]))
+    query.run_to_end()
+    leaders.epoch, leaders.left = 7, EpochPosition(1, 3)
+    spark_runner.write(topics[0], lines(["d"]))
+    if in_between:
+        query.restart()
+    error = failure_of(query.run_to_end)
+    assert isinstance(error, LogTruncationError)
+    assert leaders.asked[1:] == [{place: EpochPosition(3, 4)}]
+    assert f"The log of topic {place.topic}, partition 0, was truncated: records up to offset 3 of leader" in str(error)
+    assert "what is left ends at offset 1 (epoch 3)" in str(error)
     query.close()

@@ -62,6 +62,7 @@ _NO_ID = "A" * 22
 _DEAD = "Dead"
 """The state of a group that does not exist, or is of Kafka Streams."""
 
+_UNKNOWN_EPOCH = -1
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
 """How long an offset may be unstable before an error reports an open transaction."""
@@ -259,20 +260,26 @@ class ConfluentAdmin:
 
     def beginning_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset of the first record that each partition still has."""
-        return self._offsets(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        return self._offsets(partitions, _EARLIEST)
 
     def end_offsets(
         self, partitions: Sequence[TopicPartition], read_committed: bool = False
     ) -> dict[TopicPartition, int]:
         """Return the offset after the last record of each partition; with `read_committed` its last stable offset."""
+        return {partition: end.offset for partition, end in self.end_positions(partitions, read_committed).items()}
+
+    def end_positions(
+        self, partitions: Sequence[TopicPartition], read_committed: bool = False
+    ) -> dict[TopicPartition, EpochPosition]:
+        """Return what `end_offsets` does, each with the epoch of the leader that answered; -1 if it does not tell."""
         isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
-        return self._offsets(partitions, _LATEST, isolation)
+        return self._positions(partitions, _LATEST, isolation)
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
         """Return the offset of the first record of each partition that is not older than `timestamp_ms`; partitions
         without such a record are left out."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
-        found = self._offsets(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
+        found = self._offsets(partitions, spec)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
@@ -372,21 +379,25 @@ class ConfluentAdmin:
         self._connection.serve = nothing_to_serve
         self._client = None  # librdkafka ends an admin client when its last reference goes
 
-    def _offsets(
+    def _offsets(self, partitions: Sequence[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        found = self._positions(partitions, spec, IsolationLevel.READ_UNCOMMITTED)
+        return {partition: at.offset for partition, at in found.items()}
+
+    def _positions(
         self, partitions: Sequence[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel
-    ) -> dict[TopicPartition, int]:
+    ) -> dict[TopicPartition, EpochPosition]:
         if not partitions:
             return {}
         request = {Position(*partition): spec for partition in partitions}
 
-        def ask(client: AdminClient, seconds: float) -> dict[TopicPartition, int]:
+        def ask(client: AdminClient, seconds: float) -> dict[TopicPartition, EpochPosition]:
             if not self._knows_leaders:  # librdkafka sometimes lets three seconds pass before it looks for them
                 client.list_topics(timeout=seconds)
                 self._knows_leaders = True
             futures = client.list_offsets(request, isolation_level=isolation, request_timeout=seconds)
             try:
                 return {
-                    TopicPartition(position.topic, position.partition): _offset(_result(future, seconds))
+                    TopicPartition(position.topic, position.partition): _position(_result(future, seconds))
                     for position, future in futures.items()
                 }
             except KafkaException as error:
@@ -554,13 +565,13 @@ def _has_all(metadata: ClusterMetadata, partitions: Sequence[TopicPartition]) ->
     return all(topic in metadata.topics and n in metadata.topics[topic].partitions for topic, n in partitions)
 
 
-def _offset(found: ListOffsetsResultInfo) -> int:
-    """Return an offset from a broker; raises KafkaException if there is none: for a partition whose leader went away
-    meanwhile, librdkafka returns an impossible offset instead of an error."""
+def _position(found: ListOffsetsResultInfo) -> EpochPosition:
+    """Return an offset from a broker and the epoch of its leader; raises KafkaException if there is none: for a
+    partition whose leader went away meanwhile, librdkafka returns an impossible offset instead of an error."""
     offset = int(found.offset)
     if offset == OFFSET_INVALID:
         raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # one to be tried again
-    return offset
+    return EpochPosition(offset, _UNKNOWN_EPOCH if found.leader_epoch is None else int(found.leader_epoch))
 
 
 def _checked(positions: list[Position]) -> list[Position]:

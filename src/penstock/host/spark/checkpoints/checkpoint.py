@@ -69,15 +69,16 @@ class Manifest:
     """The commit of one epoch: what each task has, and figures of the epoch.
 
     tasks: by task id as text. planned_ms, committed_ms: when the epoch was planned and committed. offsets: position
-    reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user functions
-    printed. removed: the state of stores that the program no longer has, by `removed_holder`. processed, dropped:
-    records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the commit took.
-    measured: by task and operation, under an empty name what belongs to no task. sensors: what those of users recorded,
-    of all tasks together. global_offsets: how far the topics of global stores were read. read_to_ms: the time before
-    which aligned topics were (`EpochOffset`). phases_ms: how long the epoch was in each phase. lagging, idle_ms: what
-    tasks had to wait for (`EpochOffset`); idle_ms is None in manifests of earlier versions of Penstock, which did not
-    keep it. workers: the machine and the process of each task that had something to do. awaited: by task, the
-    partitions (topic and number) that its waiting records wait for.
+    reached in each topic. input, output: by topic. records_out: records written to topics. printed: what user
+    functions printed. removed: the state of stores that the program no longer has, by `removed_holder`. processed,
+    dropped: records by task. bytes_sent: what tasks sent to topics and to one another. commit_ms: how long the
+    commit took. measured: by task and operation, under an empty name what belongs to no task. sensors: what those
+    of users recorded, of all tasks together. global_offsets: how far the topics of global stores were read.
+    read_to_ms: the time before which aligned topics were; leader_epochs: by topic and partition (`EpochOffset`).
+    phases_ms: how long the epoch was in each phase. lagging, idle_ms: what tasks had to wait for (`EpochOffset`);
+    idle_ms is None in manifests of earlier versions of Penstock, which did not keep it. workers: the machine and
+    the process of each task that had something to do. awaited: by task, the partitions (topic and number) that its
+    waiting records wait for.
     """
 
     query_id: str
@@ -105,6 +106,7 @@ class Manifest:
     idle_ms: int | None = None
     workers: Mapping[str, str] = field(default_factory=dict)
     awaited: Mapping[str, Sequence[Sequence[Any]]] = field(default_factory=dict)
+    leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
         """Return what is known of `task`, or of a holder of removed state; before its first commit that is an empty
@@ -550,6 +552,7 @@ def _encoded(manifest: Manifest) -> bytes:
         "idle_ms": manifest.idle_ms,
         "workers": manifest.workers,
         "awaited": manifest.awaited,
+        "leader_epochs": manifest.leader_epochs,
     }
     return orjson.dumps(fields)
 

@@ -127,6 +127,7 @@ def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
         metadata.sink_partitions,
         last.global_offsets,
         read_to_ms=last.read_to_ms,
+        leader_epochs=last.leader_epochs,
     )
 
 

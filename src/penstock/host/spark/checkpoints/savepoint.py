@@ -202,7 +202,15 @@ def restore(
     counts = {} if partitions is None else wanted_counts(metadata.shape, partitions)
     shape = rescaled_shape(metadata.shape, counts)
     begin = {**metadata.begin, **manifest.offsets}
-    restored = replace(manifest, query_id=uuid.uuid4().hex, generation=0, offsets=begin, input={}, printed="")
+    restored = replace(
+        manifest,
+        query_id=uuid.uuid4().hex,
+        generation=0,
+        offsets=begin,
+        input={},
+        printed="",
+        leader_epochs={},  # the topics may be copies, on other brokers
+    )
     try:
         if counts:
             restored = replace(restored, tasks=_rescaled(savepoint, checkpoint, metadata, manifest, shape, counts))

@@ -173,6 +173,7 @@ def next_version(
             removed=removed,
             global_offsets=last.global_offsets,
             read_to_ms=last.read_to_ms,
+            leader_epochs={t: each for t, each in last.leader_epochs.items() if begin.get(t) == last.offsets.get(t)},
         )
         checkpoint.check_generation(description.generation)
         checkpoint.write_manifest(manifest, lambda: crash_point("topology.torn_manifest", start_epoch))

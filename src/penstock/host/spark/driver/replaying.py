@@ -235,6 +235,7 @@ class EpochReplay:
             lagging=manifest.lagging,
             idle_ms=manifest.idle_ms or 0,
             read_to_ms=manifest.read_to_ms,
+            leader_epochs=manifest.leader_epochs,
         )
 
     def _checkpoint_offset(self, metadata: Metadata) -> EpochOffset | None:

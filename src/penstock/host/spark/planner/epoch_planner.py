@@ -19,6 +19,7 @@ from pathlib import Path
 import orjson
 from pyspark.sql.datasource import InputPartition
 
+from penstock.client.api import EpochPosition
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
@@ -154,11 +155,11 @@ class EpochPlanner:
         ends = self._ends.now()
         self._tell_ends(ends)
         positions = self._ends.without_deleted({tp: start.position(tp) for tp in self._description.inputs})
-        self._ends.check(positions, ends)
         if self._description.global_inputs and not ends:
             return start  # the content of the global stores is unknown while no broker answers
-        readable = self._ends.readable(positions, ends, now)
         try:
+            self._ends.check({tp: EpochPosition(at, start.leader_epoch(tp)) for tp, at in positions.items()}, ends)
+            readable = self._ends.readable(positions, ends, now)
             limit = self._admission.next_limit(readable, ends, manifest, start.read_to_ms, self._ends.are_fixed)
         except (RetriableError, UnknownTopicOrPartitionError):
             return start  # the next request for the ends measures for how long
@@ -196,6 +197,7 @@ class EpochPlanner:
             _partitions_by_topic(limit.lagging),
             limit.idle_ms,
             limit.read_to_ms,
+            self._ends.leader_epochs(start),
         )
 
     def _is_paused(self) -> bool:

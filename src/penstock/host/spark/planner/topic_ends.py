@@ -10,17 +10,19 @@ import logging
 import time
 from collections.abc import Mapping
 
-from penstock.client.api import Admin
+from penstock.client.api import Admin, EpochPosition
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import (
     KafkaError,
+    LogTruncationError,
     MissingSourceTopicError,
     RetriableError,
     StreamsError,
     UnknownTopicOrPartitionError,
 )
-from penstock.host.offset_resets import recreated_topics_error, reset_offsets
+from penstock.host.offset_resets import recreated_topics_error, reset_offsets, truncation
 from penstock.host.spark.protocol.application_description import ApplicationDescription
+from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.record import TopicPartition
 
@@ -29,6 +31,8 @@ _log = logging.getLogger(__name__)
 PATIENCE_MS = 120_000
 """How long brokers may be away before the query fails."""
 
+_NEW_CHECKPOINT = "Start with a new checkpoint, or with another application.id."
+_UNKNOWN_EPOCH = -1
 _LOOK_SECONDS = 0.1
 _BEGINNINGS_EVERY_MS = 10_000
 _IDS_EVERY_MS = 10_000
@@ -47,6 +51,8 @@ class TopicEnds:
         self._beginnings: dict[TopicPartition, int] = {}
         self._beginnings_at: int | None = None
         self._ids_at: int | None = None
+        self._epochs: dict[TopicPartition, int] = {}
+        self._compared: dict[TopicPartition, int] = {}
 
     @property
     def are_fixed(self) -> bool:
@@ -87,7 +93,7 @@ class TopicEnds:
     def _ask(self) -> dict[TopicPartition, int]:
         self._look_at_ids()
         try:
-            return self._admin.end_offsets(self._partitions, read_committed=True)
+            return self._end_offsets()
         except UnknownTopicOrPartitionError:
             topics = self._admin.topics()
         gone = sorted({tp.topic for tp in self._partitions if tp.topic not in topics})
@@ -102,24 +108,58 @@ class TopicEnds:
         if gone:
             _log.warning("Topics that a pattern matched were deleted: %s.", ", ".join(gone))
         self._partitions = [tp for tp in self._partitions if tp.partition < topics.get(tp.topic, 0)]
-        return self._admin.end_offsets(self._partitions, read_committed=True)
+        return self._end_offsets()
+
+    def _end_offsets(self) -> dict[TopicPartition, int]:
+        ends = self._admin.end_positions(self._partitions, read_committed=True)
+        self._epochs = {tp: end.leader_epoch for tp, end in ends.items()}
+        return {tp: end.offset for tp, end in ends.items()}
+
+    def leader_epochs(self, before: EpochOffset) -> dict[str, list[int]]:
+        """Return by topic the epoch of the leader of each partition when its end was asked for, or that of `before`."""
+        return {
+            topic: [
+                self._epochs.get(tp, before.leader_epoch(tp))
+                for tp in (TopicPartition(topic, partition) for partition in range(len(offsets)))
+            ]
+            for topic, offsets in before.positions.items()
+        }
 
     def without_deleted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return `positions` without those of partitions that are known to be deleted; nobody waits for them."""
         there = set(self._partitions)
         return {tp: position for tp, position in positions.items() if tp in there}
 
-    def check(self, positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-        """Raise QueryFailedError if a partition ends before its position: it is another topic of the same name."""
-        for tp, position in positions.items():
-            if self._fixed is None and ends.get(tp, position) < position:
+    def check(self, positions: Mapping[TopicPartition, EpochPosition], ends: Mapping[TopicPartition, int]) -> None:
+        """Raise QueryFailedError if a partition ends before its position, or has lost records before it and has grown
+        since (KIP-320), which only a change of leaders can bring; RetriableError if no broker answers."""
+        read = {tp: at for tp, at in positions.items() if at.offset > 0}
+        changed = {tp: at for tp, at in read.items() if self._has_another_leader(tp, at.leader_epoch)}
+        try:
+            lost = self._admin.truncated(changed) if changed else {}
+            if lost:
+                self._leave_recreated_topics()  # the epochs of a new topic begin again
+        except RetriableError:
+            raise
+        except KafkaError as error:
+            raise self._failed(error) from error
+        self._compared.update({tp: self._epochs[tp] for tp in changed})
+        for tp in sorted(lost.keys() & set(self._partitions)):
+            text = truncation(tp, changed[tp], lost[tp])
+            raise self._failed(LogTruncationError(f"{text} {_NEW_CHECKPOINT}"))
+        for tp, at in positions.items():
+            if self._fixed is None and ends.get(tp, at.offset) < at.offset:
                 raise self._failed(
                     StreamsError(
                         f"Topic {tp.topic}, partition {tp.partition} ends at offset {ends[tp]}, but the application "
-                        f"has read up to {position}: the topic was created again or truncated. Start with a new "
-                        "checkpoint, or with another application.id."
+                        f"has read up to {at.offset}: the topic was created again or truncated. {_NEW_CHECKPOINT}"
                     )
                 )
+
+    def _has_another_leader(self, partition: TopicPartition, epoch: int) -> bool:
+        """Return whether `partition` has another leader than in `epoch`, if both are known, and was not compared."""
+        now = self._epochs.get(partition, _UNKNOWN_EPOCH)
+        return _UNKNOWN_EPOCH not in (epoch, now) and now not in (epoch, self._compared.get(partition))
 
     def _look_at_ids(self) -> None:
         """Compare the ids of topics from time to time, also if there is nothing to read. Raises as `are_of_before`."""

@@ -13,6 +13,7 @@ import orjson
 from penstock.record import TopicPartition
 
 _DIGEST_BYTES = 16
+_UNKNOWN_EPOCH = -1
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class EpochOffset:
         the global stores that the tasks of the epoch read.
     lagging: by topic, the partitions that had more to read; kept where tasks may wait for them. idle_ms: how long tasks
     wait for partitions that had no more. read_to_ms: the time before which aligned topics are read (see
-    `planner.time_alignment`).
+    `planner.time_alignment`). leader_epochs: of each source topic, the epoch of the leader of each partition when its
+    end was asked for, -1 if it is unknown (KIP-320).
     """
 
     query_id: str
@@ -38,10 +40,14 @@ class EpochOffset:
     lagging: Mapping[str, list[int]] = field(default_factory=dict)
     idle_ms: int = 0
     read_to_ms: int = 0
+    leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the offset as plain data, for Spark and for the offset log of the checkpoint."""
-        return asdict(self)
+        fields = asdict(self)
+        if not self.leader_epochs:  # an offset of an earlier version of Penstock keeps its digest
+            del fields["leader_epochs"]
+        return fields
 
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> EpochOffset:
@@ -55,3 +61,8 @@ class EpochOffset:
     def position(self, partition: TopicPartition) -> int:
         """Return the offset of the next record of `partition`."""
         return self.positions[partition.topic][partition.partition]
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the epoch of the leader that `partition` had; -1 if it is unknown."""
+        epochs = self.leader_epochs.get(partition.topic, ())
+        return epochs[partition.partition] if partition.partition < len(epochs) else _UNKNOWN_EPOCH

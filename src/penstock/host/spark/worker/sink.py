@@ -266,6 +266,7 @@ def commit_epoch(description: ApplicationDescription, messages: Sequence[Partiti
         sensors=added_up(report.sensors for report in reports),
         global_offsets=end.global_positions,
         read_to_ms=end.read_to_ms,
+        leader_epochs=end.leader_epochs,
         lagging=end.lagging,
         idle_ms=end.idle_ms,
         workers={report.task: report.worker for report in reports if report.worker},

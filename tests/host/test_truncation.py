@@ -21,6 +21,7 @@ from penstock.host.threads.driver import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
+from tests.host.spark.inline import InlineQuery, failure_of
 from tests.host.threads.support import Listening
 from tests.support.kafka import RealKafka, require_kafka
 
@@ -86,3 +87,28 @@ def test_records_that_took_the_place_of_lost_ones_are_processed_and_the_loss_is_
     assert [*range(10), *range(100, 130)] == written(settings)
     assert "reading continues at offset 0" in caplog.text
     assert run_to_end(config(kafka, tmp_path, "none")) is None
+
+
+def test_spark_refuses_to_go_on_where_others_have_taken_the_place_of_records(kafka: RealKafka, tmp_path: Path) -> None:
+    settings = config(kafka, tmp_path, "earliest")
+    builder = StreamsBuilder()
+    builder.stream(SOURCE.topic).to(SINK.topic)
+    with closing(ConfluentAdmin(settings)) as admin:
+        admin.create_topics([NewTopic(SOURCE.topic, 1), NewTopic(SINK.topic, 1)])
+        write(settings, range(10))
+        query = InlineQuery(builder.build(), settings, admin)
+        query.run_to_end()
+        kafka.kill(1)
+        kafka.resume(1)
+        write(settings, range(10, 20))
+        query.run_to_end()
+        assert written(settings) == [*range(20)]
+        kafka.kill(1)
+        shutil.rmtree(kafka.data(1) / str(SOURCE))  # the disk with its log is another one now
+        kafka.resume(1)
+        write(settings, range(100, 130))
+        query.restart()
+        error = failure_of(query.run_to_end)
+        query.close()
+    assert isinstance(error, LogTruncationError)
+    assert "topic in, partition 0, was truncated: records up to offset 20 of leader epoch" in str(error)
