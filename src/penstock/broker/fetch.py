@@ -21,7 +21,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer
 from penstock.broker.errors import ApiError
-from penstock.broker.partition import READ_COMMITTED, Partition, check_leader_epoch
+from penstock.broker.partition import READ_COMMITTED, Partition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 from penstock.wire.codec import Message
@@ -85,7 +85,7 @@ class _FetchedPartition:
         if partition is None:
             return
         try:
-            check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
+            partition.check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
             start, stable, end = partition.offsets
             # Where no room is left the answer has no records, and the client asks for them again.
             room = max_bytes - taken

@@ -28,7 +28,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -435,6 +435,36 @@ class Log:
         for segment in tuple(self._segments):
             if segment.next_offset > offset:
                 yield from self._to_read(segment).batches_from(offset)
+
+    def end_of_epoch(self, epoch: int, last_start: int) -> tuple[int, int]:
+        """Return the last epoch of a leader that is not larger than `epoch`, and the offset of the first record of a
+        later one; `epoch` itself if the log has no record of an earlier one.
+
+        Args:
+            epoch: one before that of the present leader.
+            last_start: the first offset of the present leader, to which most of those that ask have read.
+
+        Raises:
+            OSError: reading fails.
+            InvalidBatchError: a batch is damaged.
+        """
+        newest = next((header for header, _ in self.batches(last_start - 1)), None)
+        if newest is None or newest.leader_epoch <= epoch:
+            return (epoch if newest is None else newest.leader_epoch), last_start
+        begins = [
+            segment.base_offset
+            for segment in self._segments
+            for header, _ in islice(self._to_read(segment).batches_from(segment.base_offset), 1)
+            if header.leader_epoch <= epoch
+        ]
+        if not begins:
+            return epoch, self._segments[0].base_offset
+        found = epoch
+        for header, _ in self.batches(begins[-1]):
+            if header.leader_epoch > epoch:
+                return found, header.base_offset
+            found = header.leader_epoch
+        return found, last_start
 
     def removed(self, offsets: Set[int]) -> Set[int]:
         """Return those of the offsets whose records a compaction has removed.

@@ -16,7 +16,7 @@ from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, i
 from penstock.broker.errors import ApiError, RefusedRecordsError
 from penstock.broker.groups.offsets import TopicPartition
 from penstock.broker.log_validator import MOST_REFUSED
-from penstock.broker.partition import LEADER_EPOCH, READ_COMMITTED, Partition, check_leader_epoch
+from penstock.broker.partition import READ_COMMITTED, Partition
 from penstock.broker.state import BrokerState, Request
 from penstock.broker.topics import partition_of
 from penstock.broker.transaction_apis import check_transactional_produce
@@ -149,15 +149,15 @@ def _list_offset(state: BrokerState, request: Request, topic: str, wanted: Messa
     try:
         if timestamp < 0 and (timestamp not in _FIRST_VERSIONS or request.version < _FIRST_VERSIONS[timestamp]):
             raise ApiError(ErrorCode.unsupported_version)
-        check_leader_epoch(wanted.get("current_leader_epoch", -1))
         partition = state.topics.partition(topic, index)
+        partition.check_leader_epoch(wanted.get("current_leader_epoch", -1))
         end = partition.last_stable_offset if is_committed else partition.end_offset
         found = _find_offset(partition, timestamp, end)
     except ApiError as error:
         return {"partition_index": index, "error_code": error.code}
     answer: Message = {"partition_index": index}
     if found is not None:
-        answer |= {"offset": found[0], "timestamp": found[1], "leader_epoch": LEADER_EPOCH}
+        answer |= {"offset": found[0], "timestamp": found[1], "leader_epoch": partition.leader_epoch}
     return answer
 
 
@@ -201,7 +201,7 @@ def _delete_records(state: BrokerState, name: str, wanted: Message) -> Message:
 
 
 def offset_for_leader_epoch(state: BrokerState, request: Request) -> Message:
-    """Answer OffsetForLeaderEpoch: where the records of an epoch end; there is one epoch."""
+    """Answer OffsetForLeaderEpoch: where the records of an epoch end."""
     return {
         "topics": [
             {
@@ -216,10 +216,10 @@ def offset_for_leader_epoch(state: BrokerState, request: Request) -> Message:
 def _end_of_epoch(state: BrokerState, topic: str, wanted: Message) -> Message:
     index: int = wanted["partition"]
     try:
-        check_leader_epoch(wanted["current_leader_epoch"])
         partition = state.topics.partition(topic, index)
+        partition.check_leader_epoch(wanted["current_leader_epoch"])
+        found = partition.end_of_epoch(wanted["leader_epoch"])
     except ApiError as error:
         return {"partition": index, "error_code": error.code, "leader_epoch": -1, "end_offset": -1}
-    if wanted["leader_epoch"] != LEADER_EPOCH:
-        return {"partition": index, "leader_epoch": -1, "end_offset": -1}
-    return {"partition": index, "leader_epoch": LEADER_EPOCH, "end_offset": partition.end_offset}
+    epoch, end_offset = found or (-1, -1)
+    return {"partition": index, "leader_epoch": epoch, "end_offset": end_offset}

@@ -98,9 +98,9 @@ class MetadataStore:
 
     def _create(self) -> None:
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        rows = f"('cluster.id', '{cluster_id}'), ('next.producer.id', 1000), ('leader.epoch', -1)"
         self._database.executescript(
-            f"begin; {_SCHEMA} insert into meta values ('cluster.id', '{cluster_id}'), ('next.producer.id', 1000); "
-            f"pragma user_version={_FORMAT}; commit;"
+            f"begin; {_SCHEMA} insert into meta values {rows}; pragma user_version={_FORMAT}; commit;"
         )
 
     def _check(self) -> None:
@@ -166,6 +166,19 @@ class MetadataStore:
                 (at_least, count),
             ).fetchone()[0]
         return following - count
+
+    def next_leader_epoch(self) -> int:
+        """Return the epoch of the leader of all partitions from this start on, which no earlier start had.
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR.
+        """
+        with self._transaction():  # all records of older databases are of epoch 0
+            found: int = self._database.execute(
+                "insert into meta values ('leader.epoch', 1) on conflict (name) do update set value=value+1 "
+                "returning value"
+            ).fetchone()[0]
+        return found
 
     def topics(self) -> list[TopicRow]:
         """Return all topics, by name."""

@@ -37,9 +37,6 @@ from penstock.log_limits import limit_rate
 HIGH_WATERMARK: Final = -1
 """What DeleteRecords sends in place of an offset to delete all records."""
 
-LEADER_EPOCH: Final = 0
-"""The epoch of every partition's leader; it never changes, because there is one broker."""
-
 READ_COMMITTED: Final = 1
 """The isolation level of readers that see only records of committed transactions."""
 
@@ -55,10 +52,12 @@ class Partition:
         index: number of the partition.
         config: the topic's configuration.
         clock: the time of this machine.
+        leader_epoch: of the records that are appended from now on; larger than that of all records in the log.
 
     Attributes:
         topic: name of the topic.
         index: number of the partition.
+        leader_epoch: as given.
         is_deleted: whether its topic is gone.
 
     Raises:
@@ -69,23 +68,29 @@ class Partition:
         "__weakref__",
         "_clock",
         "_directory",
+        "_epoch_start",
         "_listeners",
         "_log",
         "_producers",
         "_snapshot_offset",
         "index",
         "is_deleted",
+        "leader_epoch",
         "topic",
     )
 
-    def __init__(self, directory: Path, topic: str, index: int, config: LogConfig, clock: Clock) -> None:
+    def __init__(
+        self, directory: Path, topic: str, index: int, config: LogConfig, clock: Clock, leader_epoch: int = 0
+    ) -> None:
         self.topic = topic
         self.index = index
+        self.leader_epoch = leader_epoch
         self.is_deleted = False
         self._clock = clock
         self._directory = directory
         self._listeners: set[Callable[[], None]] = set()
         self._log = Log(directory, f"{topic}-{index}", config, clock.milliseconds())
+        self._epoch_start = self._log.end_offset
         self._log.on_roll = self._write_snapshot
         self._producers, self._snapshot_offset = read_last_snapshot(directory, self._log.end_offset)
         try:
@@ -236,8 +241,37 @@ class Partition:
         header = read_header(batch)
         return self._append(batch, header, _marker_in(header, batch))
 
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Check the leader's epoch that a client knows.
+
+        Args:
+            epoch: the epoch; -1 if the client knows none.
+
+        Raises:
+            ApiError: UNKNOWN_LEADER_EPOCH where it is newer than the leader's; FENCED_LEADER_EPOCH where it is older.
+        """
+        if epoch > self.leader_epoch:
+            raise ApiError(ErrorCode.unknown_leader_epoch, f"the leader's epoch is {self.leader_epoch}, not {epoch}")
+        if 0 <= epoch < self.leader_epoch:
+            raise ApiError(ErrorCode.fenced_leader_epoch, f"the leader's epoch is {self.leader_epoch}, not {epoch}")
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """Return the last epoch with records that is not larger than `epoch`, and the offset after its last record;
+        None if `epoch` is larger than the leader's (KIP-320).
+
+        Raises:
+            ApiError: KAFKA_STORAGE_ERROR if reading fails.
+        """
+        if epoch >= self.leader_epoch:
+            return (epoch, self.end_offset) if epoch == self.leader_epoch else None
+        try:
+            return self._log.end_of_epoch(epoch, self._epoch_start)
+        except (OSError, InvalidBatchError) as error:
+            text = f"cannot read the log of {self._log.name}: {error}"
+            raise ApiError(ErrorCode.kafka_storage_error, text) from error
+
     def _append(self, batch: memoryview, sent: BatchHeader, marker: EndTransactionMarker | None) -> int:
-        header = sent._replace(base_offset=self.end_offset, leader_epoch=LEADER_EPOCH)
+        header = sent._replace(base_offset=self.end_offset, leader_epoch=self.leader_epoch)
         assign_offset(batch, header.base_offset, header.leader_epoch)
         try:
             self._log.append(batch, header, self._clock.milliseconds())
@@ -498,16 +532,3 @@ class Partition:
 
 def _marker_in(header: BatchHeader, batch: memoryview) -> EndTransactionMarker | None:
     return read_marker(batch) if header.is_control else None
-
-
-def check_leader_epoch(epoch: int) -> None:
-    """Check the leader's epoch that a client knows.
-
-    Args:
-        epoch: the epoch; -1 if the client knows none.
-
-    Raises:
-        ApiError: UNKNOWN_LEADER_EPOCH where it is newer than the leader's.
-    """
-    if epoch > LEADER_EPOCH:
-        raise ApiError(ErrorCode.unknown_leader_epoch, f"the leader's epoch is {LEADER_EPOCH}, not {epoch}")

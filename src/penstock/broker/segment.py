@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import suppress
@@ -51,8 +52,8 @@ DELETED_SUFFIX: Final = ".deleted"
 CUT_SUFFIX: Final = ".cut"
 """What follows the name of a file with whole batches that recovery took out of the log; a number may come after it."""
 
-# The leader's epoch, which is always 0, and the number of the format.
-_BATCH_MARK: Final = b"\0\0\0\0\2"
+# The leader's epoch, which is a small number, and the number of the format.
+_BATCH_MARK: Final = re.compile(rb"\x00\x00..\x02", re.DOTALL)
 _BATCH_MARK_AT: Final = 12
 
 _READ_AHEAD_BYTES: Final = 64 * 1024
@@ -248,8 +249,8 @@ class Segment:
         if self.path.stat().st_size <= position:
             return
         with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            while (mark := content.find(_BATCH_MARK, position + _BATCH_MARK_AT)) >= 0:
-                position = mark - _BATCH_MARK_AT
+            while (mark := _BATCH_MARK.search(content, position + _BATCH_MARK_AT)) is not None:
+                position = mark.start() - _BATCH_MARK_AT
                 with memoryview(content) as view, view[position:] as rest:
                     header = _intact_header(rest, self.next_offset)
                 if header is not None:

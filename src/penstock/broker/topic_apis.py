@@ -20,7 +20,6 @@ from penstock.broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock.broker.config_apis import topic_config_entries
 from penstock.broker.errors import ApiError
 from penstock.broker.metadata_store import TopicRow
-from penstock.broker.partition import LEADER_EPOCH
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.broker.topics import Topic
 from penstock.wire.codec import LazyArray, Message
@@ -91,11 +90,11 @@ def _topic_metadata(request: Request, topic: Topic | Message) -> Message:
                 "error_code": ErrorCode.none,
                 "partition_index": index,
                 "leader_id": NODE_ID,
-                "leader_epoch": LEADER_EPOCH,
+                "leader_epoch": partition.leader_epoch,
                 "replica_nodes": [NODE_ID],
                 "isr_nodes": [NODE_ID],
             }
-            for index in range(len(topic.partitions))
+            for index, partition in enumerate(topic.partitions)
         ],
     }
 

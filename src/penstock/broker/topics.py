@@ -105,6 +105,7 @@ class TopicRegistry:
         self._used_partitions = 0
         self._revision = 0
         self._dynamic_defaults = store.broker_configs()
+        self._leader_epoch = store.next_leader_epoch()
         self._directory.mkdir(exist_ok=True)
         rows = store.topics()
         self._remove_orphans({row.topic_id.hex for row in rows})
@@ -160,7 +161,10 @@ class TopicRegistry:
 
     def _open(self, row: TopicRow, indexes: range) -> list[Partition]:
         config = log_config(self.default_configs | row.configs)
-        return [Partition(self._directory_of(row, index), row.name, index, config, self._clock) for index in indexes]
+        return [
+            Partition(self._directory_of(row, index), row.name, index, config, self._clock, self._leader_epoch)
+            for index in indexes
+        ]
 
     @property
     def default_configs(self) -> dict[str, str]:
