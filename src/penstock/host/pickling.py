@@ -210,6 +210,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle gives 
                 return ModuleType, (obj.__name__,), content, None, None, _fill
         elif isinstance(obj, _lru_cache_wrapper) and not _is_imported(obj):
             return _with_cache, (obj.__wrapped__, dict(obj.cache_parameters()))
+        elif isinstance(obj, CodeType):  # cloudpickle leaves out the file since 3.1.3: tracebacks and debuggers need it
+            return _code_in, (obj.co_filename, *self.dispatch_table[CodeType](obj))
         reduced = super().reducer_override(obj)
         if isinstance(obj, type) and _KEPT_BY_MSGSPEC in vars(obj) and isinstance(reduced, tuple):
             attributes, _ = reduced[2]  # by value: what the class has, and what its slots have
@@ -259,6 +261,10 @@ def _is_importable(cls: type) -> bool:
 def _with_cache(function: Callable[..., Any], parameters: dict[str, Any]) -> Callable[..., Any]:
     cached: Callable[..., Any] = lru_cache(**parameters)(function)
     return cached
+
+
+def _code_in(filename: str, make: Callable[..., CodeType], parts: tuple[object, ...]) -> CodeType:
+    return make(*parts).replace(co_filename=filename)
 
 
 def _fill(module: ModuleType, content: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What is the user's, pickled for other processes."""
 
+import pickle
 import socket
 import subprocess
 import sys
@@ -46,6 +47,16 @@ def classes() -> list[tuple[type, str]]:
 
     place = '{"city":"Oslo"}'
     return [(Order, f'{{"id":1,"place":{place}}}'), (Quote, f"[1.5,{place}]"), (Click, '{"page":"about"}')]
+
+
+def test_functions_keep_the_names_of_their_files() -> None:
+    def outer() -> Callable[[], str]:
+        return lambda: "inner"
+
+    loaded = pickle.loads(dump(outer))
+    assert loaded.__code__ is not outer.__code__
+    assert loaded.__code__.co_filename == __file__
+    assert loaded().__code__.co_filename == __file__
 
 
 @pytest.mark.parametrize(("cls", "json"), classes())

@@ -42,6 +42,7 @@ from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.files import Files
+from penstock.host.pickling import dump
 from penstock.host.sealed_files import digest_of, is_sealed, sealed
 from penstock.host.spark.checkpoints.documents import parsed, unsealed
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
@@ -144,7 +145,7 @@ class DataFrameQueries:
         if not self._sources:
             return
         transactional, _ = guarantee_of(self._config, str(self._config.required("application.id")))
-        config = cloudpickle.dumps(self._config)
+        config = dump(self._config)
         for topic, source in self._sources.items():
             if not self._runs(topic):
                 target = _Target(topic, known[topic], transactional, config, self._failure_key)

@@ -22,6 +22,7 @@ from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
+from penstock.host.pickling import dump
 from penstock.host.purging import RecordPurge
 from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.record import RecordBatch, TopicPartition
@@ -99,7 +100,7 @@ class _Topics:
     """Topics of brokers, their offsets and records; made in Spark's processes from what was pickled."""
 
     def __init__(self, settings: Mapping[str, Any], topics: list[str], begin: str) -> None:
-        self._settings = cloudpickle.dumps(dict(settings))
+        self._settings = dump(dict(settings))
         self._topics = topics
         self._begin = begin
 
