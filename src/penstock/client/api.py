@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from penstock.errors import KafkaError, TaskMigratedError
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
+
+UNKNOWN_LEADER_EPOCH: Final = -1
+"""In place of the epoch of a leader that is not known, as in Kafka's protocol (KIP-320)."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class OffsetAndMetadata(NamedTuple):
 
     offset: int
     metadata: str = ""
-    leader_epoch: int = -1
+    leader_epoch: int = UNKNOWN_LEADER_EPOCH
 
 
 class EpochPosition(NamedTuple):

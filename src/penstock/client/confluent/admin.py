@@ -36,6 +36,7 @@ from confluent_kafka.admin import NewTopic as AdminNewTopic
 
 from penstock.background import in_background
 from penstock.client.api import (
+    UNKNOWN_LEADER_EPOCH,
     EpochPosition,
     GroupDescription,
     GroupMember,
@@ -62,7 +63,6 @@ _NO_ID = "A" * 22
 _DEAD = "Dead"
 """The state of a group that does not exist, or is of Kafka Streams."""
 
-_UNKNOWN_EPOCH = -1
 _NO_PARTITION = 2**31 - 1
 _STABLE_SECONDS = 0.5
 """How long an offset may be unstable before an error reports an open transaction."""
@@ -571,7 +571,7 @@ def _position(found: ListOffsetsResultInfo) -> EpochPosition:
     offset = int(found.offset)
     if offset == OFFSET_INVALID:
         raise KafkaException(Code(Code._TRANSPORT, "the broker went away", False, True))  # one to be tried again
-    return EpochPosition(offset, _UNKNOWN_EPOCH if found.leader_epoch is None else int(found.leader_epoch))
+    return EpochPosition(offset, UNKNOWN_LEADER_EPOCH if found.leader_epoch is None else int(found.leader_epoch))
 
 
 def _checked(positions: list[Position]) -> list[Position]:

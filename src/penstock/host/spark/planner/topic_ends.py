@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from penstock.client.api import Admin, EpochPosition
+from penstock.client.api import UNKNOWN_LEADER_EPOCH, Admin, EpochPosition
 from penstock.clock import elapsed_milliseconds
 from penstock.errors import (
     KafkaError,
@@ -32,7 +32,6 @@ PATIENCE_MS = 120_000
 """How long brokers may be away before the query fails."""
 
 _NEW_CHECKPOINT = "Start with a new checkpoint, or with another application.id."
-_UNKNOWN_EPOCH = -1
 _LOOK_SECONDS = 0.1
 _BEGINNINGS_EVERY_MS = 10_000
 _IDS_EVERY_MS = 10_000
@@ -158,8 +157,8 @@ class TopicEnds:
 
     def _has_another_leader(self, partition: TopicPartition, epoch: int) -> bool:
         """Return whether `partition` has another leader than in `epoch`, if both are known, and was not compared."""
-        now = self._epochs.get(partition, _UNKNOWN_EPOCH)
-        return _UNKNOWN_EPOCH not in (epoch, now) and now not in (epoch, self._compared.get(partition))
+        now = self._epochs.get(partition, UNKNOWN_LEADER_EPOCH)
+        return UNKNOWN_LEADER_EPOCH not in (epoch, now) and now not in (epoch, self._compared.get(partition))
 
     def _look_at_ids(self) -> None:
         """Compare the ids of topics from time to time, also if there is nothing to read. Raises as `are_of_before`."""

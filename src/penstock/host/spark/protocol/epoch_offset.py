@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 
+from penstock.client.api import UNKNOWN_LEADER_EPOCH
 from penstock.record import TopicPartition
 
 _DIGEST_BYTES = 16
-_UNKNOWN_EPOCH = -1
 
 
 @dataclass(frozen=True)
@@ -65,4 +65,4 @@ class EpochOffset:
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the epoch of the leader that `partition` had; -1 if it is unknown."""
         epochs = self.leader_epochs.get(partition.topic, ())
-        return epochs[partition.partition] if partition.partition < len(epochs) else _UNKNOWN_EPOCH
+        return epochs[partition.partition] if partition.partition < len(epochs) else UNKNOWN_LEADER_EPOCH
