@@ -25,7 +25,16 @@ KEYS, WORDS, MAP = "keys", "words", "map"
 AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
 PARTITIONS: Final = 2
 
-AS_INSTALLED: Final = "import sys; sys.modules['hypothesis'] = sys.modules['pandas'] = None"
+AS_INSTALLED: Final = """
+import sys
+
+class Absent:
+    def find_spec(self, name, *_):
+        if name in ("hypothesis", "pandas"):
+            raise ModuleNotFoundError(name, name=name)
+
+sys.meta_path.insert(0, Absent())
+"""
 """Without what dependencies of Penstock import where the tools of its developers are installed."""
 
 _CONTROL: Final = " \x1b[?25h"
@@ -152,7 +161,7 @@ def _penstock(job: Job) -> Sequence[str]:
     return [
         sys.executable,
         "-c",
-        f"{AS_INSTALLED}; from benchmarks.on_threads import main; main()",
+        f"{AS_INSTALLED}from benchmarks.on_threads import main; main()",
         json.dumps(asdict(job)),
     ]
 

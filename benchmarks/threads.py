@@ -396,7 +396,7 @@ def _imports(contestant: Contestant, broker: Broker, options: Options) -> tuple[
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         environment["PYTHONPATH"] = str(ROOT / "src")
         began = os.times()
-        subprocess.run([sys.executable, "-c", f"{AS_INSTALLED}; {code}"], env=environment, check=True)
+        subprocess.run([sys.executable, "-c", f"{AS_INSTALLED}{code}"], env=environment, check=True)
         ended = os.times()
         return ended.children_user + ended.children_system - began.children_user - began.children_system
 

@@ -222,7 +222,7 @@ KEYS: Mapping[str, ConfigKey] = {
         ConfigKey(
             "buffered.records.per.partition",
             whole(1),
-            10_000,
+            30_000,
             "low",
             "Records of a partition that may wait in an ordinary process, for their task or in it; beyond that, it is "
             "not read.",
@@ -246,7 +246,7 @@ KEYS: Mapping[str, ConfigKey] = {
         ConfigKey(
             "penstock.task.slice.ms",
             whole(1),
-            50,
+            100,
             "low",
             "How long (ms) a task in an ordinary process should run before others, and commits, have their turn. Tasks "
             "with few records go first.",

@@ -18,11 +18,11 @@ def config_of(records: int, size: int) -> StreamsConfig:
 
 def test_half_of_the_defaults_waits_for_tasks() -> None:
     config = StreamsConfig({}, environment={})
-    assert limits(config) == Limits(7_500, 21 * MIB, 2_500, 3 * MIB)
+    assert limits(config) == Limits(22_500, 21 * MIB, 7_500, 3 * MIB)
     assert consumer_bounds(config, 4) == {
-        "queued.min.messages": 10_000,
+        "queued.min.messages": 30_000,
         "queued.max.messages.kbytes": 1024,
-        "fetch.message.max.bytes": 320_000,
+        "fetch.message.max.bytes": 960_000,
     }
 
 

@@ -17,7 +17,7 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.task.partition_group import BufferSize
 
 FIRST, SECOND = TaskId(0, 0), TaskId(0, 1)
-SLICE_NS = 50_000_000
+SLICE_NS = 100_000_000
 A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
 
 
@@ -120,6 +120,17 @@ def test_a_quiet_task_waits_for_the_run_that_goes_on_and_for_no_backlog(count: i
     assert max(turns.values()) - min(turns.values()) <= 1, "a slice in each round"
 
 
+def test_a_task_that_reads_a_repartition_topic_has_more_time_than_the_writers_of_the_topic() -> None:
+    config = StreamsConfig({}, environment={})
+    tasks = TaskManager(config, Limits(records=100_000, bytes=1 << 30), repartition_topics=["words"])
+    for id, topic in ((FIRST, "in"), (SECOND, "words")):
+        tasks.add(id, [TopicPartition(topic, 0)]).state = TaskState.RUNNING
+        arrive(tasks, TopicPartition(topic, 0), records(50_000))
+    ran = [run_next(tasks, SLICE_NS) for _ in range(20)]
+    assert ran.count(FIRST) == 4
+    assert ran.count(SECOND) == 16
+
+
 @given(st.lists(st.integers(1, 100), min_size=5, max_size=100), st.integers(1, 2))
 def test_tasks_with_a_backlog_have_the_same_time(milliseconds: list[int], workers: int) -> None:
     tasks, ids = many(4, workers)
@@ -130,7 +141,7 @@ def test_tasks_with_a_backlog_have_the_same_time(milliseconds: list[int], worker
         had[run_next(tasks, each * 1_000_000)] += each
     for worker in range(workers):
         together = [ms for id, ms in had.items() if id.partition % workers == worker]
-        assert max(together) - min(together) <= 150, "the longest run here, and a slice"
+        assert max(together) - min(together) <= 200, "the longest run here, and a slice"
 
 
 @pytest.mark.parametrize(

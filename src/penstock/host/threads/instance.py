@@ -130,7 +130,8 @@ class Instance:
         self._layout = layout
         self._settings = settings
         self._planned = PlannedEnd(until)
-        self._tasks = TaskManager(layout.config, settings.limits, worker_of, alignment_of(layout))
+        topics = layout.topology.repartition_topics
+        self._tasks = TaskManager(layout.config, settings.limits, worker_of, alignment_of(layout), topics)
         self.waiting = self._tasks.waiting
         """Returns how much has arrived and waits for each task, or in it."""
         self._assigned: frozenset[TaskId] | None = None

@@ -1,7 +1,8 @@
 """The active tasks of an instance: what has arrived for each, which of them is next, how much it takes, and which
 partitions are not to be fetched for now (Kafka classes: TaskManager, TaskExecutor).
 
-Turns: tasks with work take slices of time in rounds. In a round, the task goes first for which most waits, but behind
+Turns: tasks with work take slices of time in rounds; those that read repartition topics take several, or else the
+writers of these topics run further and further ahead. In a round, the task goes first for which most waits, but behind
 those with so little that it costs the others next to nothing. A task that had nothing to do joins one round before the
 others. So records of a quiet task wait for the run that goes on, and for no backlog.
 
@@ -37,6 +38,8 @@ waiting."""
 
 _MOST_SLICES: Final = 2
 """Of time that a run counts as: one that was too long does not cost a task several rounds."""
+_SLICES_DOWNSTREAM: Final = 4
+"""In a round, of a task that reads a repartition topic: records before it often become several."""
 _LITTLE: Final = 10
 """A run that takes the tenth part of a slice of time goes before others."""
 _SHARE: Final = 2
@@ -96,6 +99,8 @@ class ActiveTask:
         """Whether it had done something since its last commit before the run that goes on."""
         self.used_ns = 0
         """How much time it has had, as `TaskManager` compares it."""
+        self.slices = 1
+        """Of time, in a round."""
         self.changed = False
         """Whether it has done something since its last commit."""
         self.due_ms: int | None = None
@@ -295,7 +300,7 @@ class ActiveTask:
         self.busy = self.is_out = False
         self.due_ms = event.next_wall_clock_ms
         self.held = event.waiting
-        self.used_ns += min(event.nanoseconds, _MOST_SLICES * self._slice_ns)
+        self.used_ns += min(event.nanoseconds, _MOST_SLICES * self._slice_ns) // self.slices
         if event.records:
             self._adapt(event.records, event.nanoseconds)
 
@@ -349,10 +354,12 @@ class TaskManager:
         limits: Limits,
         worker_of: WorkerOf = lambda _: 0,
         alignment: TimeAlignment | None = None,
+        repartition_topics: Iterable[str] = (),
     ) -> None:
         """Start without tasks. worker_of: returns the worker of an open task; by default there is one. alignment: of
-        the tasks that read history together; None if none do."""
+        the tasks that read history together; None if none do. repartition_topics: of the topology."""
         self.alignment = alignment or TimeAlignment({}, {}, 0)
+        self._repartition_topics = frozenset(repartition_topics)
         self._behind: frozenset[str] = frozenset()
         self._worker_of = worker_of
         self._idle_ms: int = config["max.task.idle.ms"]
@@ -382,6 +389,8 @@ class TaskManager:
     def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
         """Add a task."""
         task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, self._slice_ms)
+        if not self._repartition_topics.isdisjoint(task.topics):
+            task.slices = _SLICES_DOWNSTREAM
         self._readers.update(dict.fromkeys(task.partitions, task))
         self.alignment.add(task)
         return task
@@ -428,8 +437,7 @@ class TaskManager:
         self.alignment.written()
 
     def next_run(self, now: int) -> Run | None:
-        """Return the next run of the task whose turn it is; None if no task has anything to do whose worker runs
-        nothing."""
+        """Return the next run of the task whose turn it is; None if no task of a free worker has anything to do."""
         free = self._free()
         if not free:
             return None
@@ -464,8 +472,7 @@ class TaskManager:
                     task.look_again()
 
     def _take_rounds(self, ready: Iterable[ActiveTask]) -> None:
-        """Let tasks that had nothing to do for a while take part one round before the others in their worker, and claim
-        no more for that time."""
+        """Let tasks that had nothing to do for a while join one round before the others in their worker."""
         least: dict[int, int] = {}
         for task in ready:
             worker = self._worker_of(task.id)
@@ -480,8 +487,7 @@ class TaskManager:
         return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
 
     def room(self) -> Room | None:
-        """Return how much may be fetched at one time, None for nothing: of each partition that is fetched, much waits
-        already."""
+        """Return how much may be fetched at one time, None for nothing: much waits of all partitions."""
         share = self._share_bytes()
         if not any(
             partition not in self._paused and self._has_little(partition, task, share)
@@ -541,7 +547,7 @@ class TaskManager:
         self._paused.difference_update(partitions)
 
     def to_pause(self) -> frozenset[TopicPartition]:
-        """Return the partitions that are to be fetched no further from now on: more of them waits than is allowed."""
+        """Return the partitions of which too much waits, and nothing is to be fetched from now on."""
         share = self._share_bytes()
         new = {
             partition
@@ -568,8 +574,7 @@ class TaskManager:
         return max(0, self._limits.bytes - self._waiting_bytes()) // _SHARE
 
     def lags(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return how many records of each partition in `ends`, the ends of what the instance reads, no task has
-        processed yet: about, for offsets without a record count too."""
+        """Return about how many records before the `ends` of partitions no task has processed yet."""
         return {
             p: max(end - self._readers[p].positions.get(p, end), 0) + self._readers[p].records(p)
             for p, end in ends.items()
