@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,9 @@ from tests.chaos.run import Broker
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, wait_for
+from tests.support.client_quotas import limit_client
 from tests.support.loop_disk import LoopDisk
+from tests.support.lossy_proxy import COMMITS, LossyProxy
 
 STANDSTILL_SECONDS = 300.0
 """How long the application may go on without committing an epoch, or ending."""
@@ -37,6 +40,8 @@ _TRANSACTION_SECONDS = 10
 _STOPPED_SECONDS = 15.0
 """How long an application stands still: longer than any time-out of its transactions."""
 _FULL_SECONDS = 10.0
+_DEAF_SECONDS = 10.0
+"""How long it gets no answer about its transactions: as long as one may last."""
 _VICTIM_SECONDS = 30.0
 _PARTITIONS, _MOST_PARTITIONS = 2, 4
 _LETTERS_OF_NEXT = {2: 3, 3: 2}
@@ -76,15 +81,15 @@ class Chaos:
         self.deeds = Counter[str]()
         self.partitions = dict.fromkeys(program.INPUTS, _PARTITIONS)
         self._seed, self._broker, self._runner = seed, broker, runner
-        self._draw = random.Random(seed)
+        self._draw, self._proxy = random.Random(seed), LossyProxy(broker.bootstrap_servers)
         self._orders, self._log = directory / "orders", directory / "application.log"
         self._orders.mkdir(parents=True)
         self._disk, kept = disk, directory if disk is None else disk.path
         self._clock = directory / "clock"
         self._spark_home = spark_home(directory / "spark")
-        self._values = {
+        self._values: dict[str, Any] = {
             "application.id": name,
-            "bootstrap.servers": broker.bootstrap_servers,
+            "bootstrap.servers": self._proxy.bootstrap_servers,
             "state.dir": str(kept / "state"),
             "penstock.checkpoint.dir": str(kept / "checkpoint"),
             "producer.transaction.timeout.ms": 1000 * _TRANSACTION_SECONDS,
@@ -106,6 +111,7 @@ class Chaos:
 
     def __exit__(self, *_: object) -> None:
         self._processes.kill()
+        self._proxy.__exit__()
 
     @property
     def config(self) -> StreamsConfig:
@@ -165,6 +171,15 @@ class Chaos:
                 self._lose_power()
             case deeds.FULL_DISK:
                 self._fill_disk()
+            case deeds.QUOTA:
+                self._slow_down()
+            case deeds.FLIPPED_BIT:
+                self._flip_bit()
+            case deeds.LOST_ANSWERS:
+                self._proxy.lose_answers(COMMITS)
+                self._next_round()
+                time.sleep(_DEAF_SECONDS)  # the deed itself
+                self._proxy.pass_all()
             case _:
                 self._kill(deed)
 
@@ -215,6 +230,25 @@ class Chaos:
         self._next_round()
         time.sleep(_FULL_SECONDS)  # the deed itself
         self._disk.empty()
+
+    def _slow_down(self) -> None:
+        """Let producers write little until there is an epoch."""
+        limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
+        limit(deeds.BYTES_A_SECOND)
+        for _ in range(deeds.SLOW_ROUNDS):
+            self._next_round()
+        self._wait_for_epoch()
+        limit(None)
+
+    def _flip_bit(self) -> None:
+        """Damage a record until the program ends because of it."""
+        before = self._log.stat().st_size
+        self._proxy.damage(records.a_click(self._seed, self._rounds + 1))
+        self._next_round()
+        self._wait_running(
+            lambda: records.names_damage(self._log.read_bytes()[before:].decode(errors="replace"), self.name)
+        )
+        self._proxy.pass_all()
 
     @staticmethod
     def _signal(processes: Sequence[Process], number: signal.Signals) -> None:
@@ -350,7 +384,7 @@ class Chaos:
     def _last_error(self) -> str:
         """Return the last line of the log that tells of an error."""
         lines = self._log.read_text(errors="replace").splitlines()
-        return next((line for line in reversed(lines) if "Error" in line or line.startswith("ERROR")), "no error told")
+        return next((line for line in reversed(lines) if "Error" in line or " ends: " in line), "no error told")
 
     def _note(self, what: str) -> None:
         self.history.append(f"{time.monotonic() - self._begun:.1f} {what}")

@@ -56,13 +56,24 @@ CHANGELOG: Final = "changelog"
 of all instances writes it again."""
 
 LOST_ANSWERS: Final = "lost answers"
-"""What the coordinator of the group answers an instance is lost for a while, while all connections stay open."""
+"""What the coordinator of the group answers an instance, or a program on Spark, is lost for a while, while all
+connections stay open."""
 
 LEADER: Final = "leader"
 """The instance that leads a rebalance is killed between two of its steps."""
 
 QUOTA: Final = "quota"
 """The broker takes little of what producers write, for more than a commit."""
+
+BYTES_A_SECOND: Final = 2_000.0
+"""The quota of producers: a burst of eleven times as much is free."""
+
+SLOW_ROUNDS: Final = 5
+"""How many rounds of input are written under the quota."""
+
+FLIPPED_BIT: Final = "flipped bit"
+"""A record of the input is fetched with a bit flipped: the application ends with an error that names the place, and
+goes on once the record is read as it was written."""
 
 OF_INSTANCES: Final = (
     INSTANCE,
@@ -72,13 +83,14 @@ OF_INSTANCES: Final = (
     CLOCK,
     BROKER,
     QUOTA,
+    FLIPPED_BIT,
     CHANGELOG,
     LOST_ANSWERS,
     LEADER,
 )
 """What is done to the instances of a group: to one of them, but for those of `OF_ALL` and a changelog."""
 
-OF_ALL: Final = (BROKER, QUOTA)
+OF_ALL: Final = (BROKER, QUOTA, FLIPPED_BIT)
 """What is done to all instances together."""
 
 
@@ -87,7 +99,7 @@ def schedule(seed: int, cluster: bool, disk: bool) -> Iterator[str]:
 
     cluster: whether there are executors. disk: whether the application has a disk of its own.
     """
-    kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, RESCALE, STOP, TAKEOVER, CLOCK]
+    kinds = [*KILLS, BROKER, PAUSE, CHANGE, CLOSE, RESCALE, STOP, TAKEOVER, CLOCK, QUOTA, FLIPPED_BIT, LOST_ANSWERS]
     kinds += [EXECUTOR] if cluster else []
     kinds += [POWER, FULL_DISK] if disk else []
     return in_turns(seed, kinds)

@@ -42,9 +42,6 @@ _DEAF_SECONDS = 10.0
 """How long an instance hears nothing of its group: longer than its session."""
 _LEADER_POINTS = ("group.planned", "group.told")
 _CLOCK_SECONDS = 3.0
-_SLOW_ROUNDS = 5
-_BYTES_A_SECOND = 2_000.0
-"""The quota of producers: a burst of eleven times as much is free."""
 _ROOT = Path(__file__).parents[2]
 
 
@@ -190,6 +187,9 @@ class GroupChaos:
             case deeds.QUOTA:
                 self._slow_down()
                 return
+            case deeds.FLIPPED_BIT:
+                self._flip_bit()
+                return
             case deeds.CLOCK:
                 victim.clock.write_text(str(deeds.TEN_YEARS_SECONDS))
                 self._next_round()
@@ -209,7 +209,7 @@ class GroupChaos:
                 victim.proxy.lose_answers()
                 self._next_round()
                 time.sleep(_DEAF_SECONDS)  # the deed itself
-                victim.proxy.lose_nothing()
+                victim.proxy.pass_all()
                 return
             case deeds.LEADER:
                 self._kill_leader(victim)
@@ -273,11 +273,27 @@ class GroupChaos:
         """Let producers write little until there is a commit."""
         limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
         before = self._written_before()
-        limit(_BYTES_A_SECOND)
-        for _ in range(_SLOW_ROUNDS):
+        limit(deeds.BYTES_A_SECOND)
+        for _ in range(deeds.SLOW_ROUNDS):
             self._next_round()
         self._wait(lambda: self._written() > before)
         limit(None)
+
+    def _flip_bit(self) -> None:
+        """Damage a record for each instance that fetches it: one after the other ends, as its tasks go to the next."""
+        damaged = records.a_click(self._seed, self._rounds + 1)
+        sizes = {instance.number: instance.log.stat().st_size for instance in self.instances}
+        for instance in self.instances:
+            instance.proxy.damage(damaged)
+        self._next_round()
+        assert until(lambda: all(one.has_ended() for one in self.instances), STANDSTILL_SECONDS), self._story(
+            f"instances go on after a damaged record {damaged!r}"
+        )
+        for instance in self.instances:
+            told = instance.log.read_bytes()[sizes[instance.number] :].decode(errors="replace")
+            assert records.names_damage(told, self.name), self._story(f"instance {instance.number} names no damage")
+            instance.proxy.pass_all()
+            instance.start(self._config)
 
     def stores(self) -> list[tuple[str, str, object, int]]:
         """Return store, key, value and timestamp of each entry of the stores, in order, from the instances that have

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Final
 
 from tests.host.support import InputRecord
@@ -32,6 +33,16 @@ def round_of(seed: int, number: int) -> list[Row]:
         for n in range(_STREAM_RECORDS)
     ]
     return streams + _tables(draw, start)
+
+
+def a_click(seed: int, number: int) -> bytes:
+    """Return the value of the last click of a later round."""
+    return [row.value or b"" for topic, row in round_of(seed, number) if topic == "clicks"][-1]
+
+
+def names_damage(log: str, prefix: str) -> bool:
+    """Return whether a log has an error on a damaged batch that names its topic, partition and offset."""
+    return re.search(rf"damaged \(reading {prefix}-\S+-\d+ .*at offset \d+\)", log) is not None
 
 
 def _tables(draw: random.Random, start: int) -> list[Row]:

@@ -114,7 +114,7 @@ def check(chaos: Chaos, runner: SparkRunner) -> None:
 
 
 def test_every_kind_of_deed_comes_once_before_it_comes_again() -> None:
-    kinds = 1 + len(deeds.KILLS) + 10
+    kinds = 1 + len(deeds.KILLS) + 13
     drawn = list(islice(deeds.schedule(3, cluster=True, disk=True), 2 * kinds))
     assert len(set(drawn[:kinds])) == kinds
     assert Counter(drawn) == dict.fromkeys(drawn, 2)

@@ -16,8 +16,9 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, Conflue
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptRecordError
 from penstock.record import TopicPartition
+from tests.support.api_keys import FETCH
 from tests.support.brokers import RunningBroker
-from tests.support.proxy import FETCH, Proxy, batch_at
+from tests.support.proxy import Proxy, batch_at
 
 Damage = Callable[[bytearray, int, BatchHeader], None]
 Read = Callable[[StreamsConfig, TopicPartition, list[int]], None]
@@ -99,12 +100,12 @@ def damaging(broker: RunningBroker) -> Iterator[Callable[[Damage], Proxy]]:
                 damage(changed, *found)
             return bytes(changed)
 
-        proxies.append(Proxy(int(broker.bootstrap_servers.rpartition(":")[2]), change).__enter__())
+        proxies.append(Proxy(broker.bootstrap_servers, change))
         return proxies[-1]
 
     yield start
     for proxy in proxies:
-        proxy.__exit__(None, None, None)
+        proxy.__exit__()
 
 
 def _config(proxy: Proxy, **settings: Any) -> StreamsConfig:

@@ -13,7 +13,8 @@ from penstock.errors import CorruptRecordError, StreamsError
 from penstock.serdes import Serdes
 from tests.host.support import Runner, lines
 from tests.host.test_topologies import TEXT
-from tests.support.proxy import FETCH, Proxy
+from tests.support.api_keys import FETCH
+from tests.support.proxy import Proxy
 
 GOOD, BAD = b"2000 dollars", b"9000 dollars"
 
@@ -43,7 +44,7 @@ def test_a_flipped_byte_in_a_topic_ends_the_application(
     )
     builder.stream(source, consumed=TEXT).to(target)
     values = {"default.key.serde": TEXT.key_serde, "default.value.serde": TEXT.key_serde}
-    with Proxy(int(runner.bootstrap_servers.rpartition(":")[2]), _flip) as proxy:
+    with Proxy(runner.bootstrap_servers, _flip) as proxy:
         values["bootstrap.servers"] = proxy.bootstrap_servers
         program = runner.program(builder.build(), runner.config(unique_name("app"), values))
         with closing(program), pytest.raises(StreamsError) as raised:

@@ -1,4 +1,4 @@
-"""A proxy before a broker that changes or holds back answers, as a bad disk or a slow broker does."""
+"""A proxy between clients and brokers that changes, loses or holds back answers, as a bad disk does."""
 
 from __future__ import annotations
 
@@ -7,111 +7,136 @@ import struct
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
+from typing import Final, Self
 
 from penstock.broker.batch import HEADER_SIZE, BatchHeader, read_header
+from tests.support import api_keys
 
-FETCH = 1
-_NAMES_ADDRESSES = frozenset((3, 10, 60))
-"""Metadata, FindCoordinator, DescribeCluster: their answers name the port of the broker."""
+Change = Callable[[int, bytes], bytes | None]
+"""Returns what clients get in place of an answer, given the key of its API; None to lose it."""
 
-Change = Callable[[int, bytes], bytes]
-"""Returns what clients get in place of an answer, given the key of its API."""
+_HOST: Final = "127.0.0.1"
+_NAMES_BROKERS: Final = frozenset((api_keys.METADATA, api_keys.FIND_COORDINATOR, api_keys.DESCRIBE_CLUSTER))
+_SIZE: Final = struct.Struct(">i")
+_PORT: Final = struct.Struct(">i")
+_CORRELATION: Final = struct.Struct(">i")
+_KEY_AND_CORRELATION: Final = struct.Struct(">hxxi")
 
 
 class Proxy:
-    """Stands between clients and the broker at 127.0.0.1:`port`.
+    """Stands before each broker of a cluster on this machine; a context manager that closes all connections."""
 
-    Args:
-        port: the broker's.
-        change: called with the key of the API and each answer, by the threads of all connections.
-    """
+    def __init__(self, bootstrap_servers: str, change: Change) -> None:
+        """Listen at one port for each broker.
 
-    def __init__(self, port: int, change: Change) -> None:
-        self._port = port
+        Args:
+            bootstrap_servers: of all brokers.
+            change: called with each answer, by the threads of all connections.
+        """
         self._change = change
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._server.getsockname()[1]
-        self._open: set[socket.socket] = set()
+        self._sockets: set[socket.socket] = set()
+        self._lock = threading.Lock()
         self._is_closed = False
+        self._listeners: list[socket.socket] = []
+        self._ports: dict[bytes, bytes] = {}
+        for server in bootstrap_servers.split(","):
+            port = int(server.rpartition(":")[2])
+            listener = socket.create_server((_HOST, 0))
+            self._listeners.append(listener)
+            # In each answer that names a broker, its port follows its host.
+            for host in (_HOST, "localhost"):
+                self._ports[host.encode() + _PORT.pack(port)] = host.encode() + _PORT.pack(listener.getsockname()[1])
+            self._in_thread(lambda listener=listener, port=port: self._accept(listener, port))  # type: ignore[misc]  # defaults bind the loop's values
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._is_closed = True
+            left = [*self._listeners, *self._sockets]
+        for each in left:
+            _close(each)
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where clients find the broker through this proxy."""
-        return f"127.0.0.1:{self.port}"
-
-    def __enter__(self) -> Proxy:
-        threading.Thread(target=self._accept, daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._is_closed = True
-        with suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for each in list(self._open):
-            _end(each)
-
-    def _accept(self) -> None:
-        while not self._is_closed:
-            try:
-                client, _ = self._server.accept()
-            except OSError:
-                return
-            broker = socket.create_connection(("127.0.0.1", self._port))
-            self._open |= {client, broker}
-            asked: dict[int, int] = {}
-            for pump in (self._requests, self._answers):
-                threading.Thread(target=pump, args=(client, broker, asked), daemon=True).start()
-
-    def _requests(self, client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
-        while (request := self._read(client, broker)) is not None:
-            key, _, correlation = struct.unpack_from(">hhi", request)
-            asked[correlation] = key
-            self._write(broker, request)
-
-    def _answers(self, client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
-        while (answer := self._read(broker, client)) is not None:
-            key = asked.pop(struct.unpack_from(">i", answer)[0], -1)
-            if key in _NAMES_ADDRESSES:
-                answer = answer.replace(struct.pack(">i", self._port), struct.pack(">i", self.port))
-            self._write(client, self._change(key, answer))
-
-    def _read(self, source: socket.socket, other: socket.socket) -> bytes | None:
-        """Return the next message of `source`, None after its end, which is that of `other` too."""
-        size = _exactly(source, 4)
-        message = None if size is None else _exactly(source, struct.unpack(">i", size)[0])
-        if message is None:
-            for each in (source, other):
-                self._open.discard(each)
-                _end(each)
-        return message
+        """The addresses of the proxy."""
+        return ",".join(f"{_HOST}:{listener.getsockname()[1]}" for listener in self._listeners)
 
     @staticmethod
-    def _write(target: socket.socket, message: bytes) -> None:
+    def _in_thread(run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name="proxy", daemon=True).start()
+
+    def _accept(self, listener: socket.socket, port: int) -> None:
+        with suppress(OSError):  # the proxy is closed
+            while True:
+                client, _ = listener.accept()
+                try:
+                    broker = socket.create_connection((_HOST, port))
+                except OSError:  # the broker is away
+                    _close(client)
+                    continue
+                with self._lock:
+                    self._sockets |= {client, broker}
+                    is_closed = self._is_closed
+                if is_closed:
+                    self._end(client, broker)
+                asked: dict[int, int] = {}
+                self._in_thread(lambda of=(client, broker, asked): self._ask(*of))  # type: ignore[misc]  # as above
+                self._in_thread(lambda of=(client, broker, asked): self._answer(*of))  # type: ignore[misc]  # as above
+
+    def _ask(self, client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
         with suppress(OSError):
-            target.sendall(struct.pack(">i", len(message)) + message)
+            while True:
+                request = _next_of(client)
+                key, correlation_id = _KEY_AND_CORRELATION.unpack_from(request)
+                asked[correlation_id] = key
+                _send(broker, request)
+        self._end(client, broker)
+
+    def _answer(self, client: socket.socket, broker: socket.socket, asked: dict[int, int]) -> None:
+        with suppress(OSError):
+            while True:
+                answer = _next_of(broker)
+                key = asked.pop(_CORRELATION.unpack_from(answer)[0], -1)
+                if key in _NAMES_BROKERS:
+                    for port, ours in self._ports.items():
+                        answer = answer.replace(port, ours)
+                changed = self._change(key, answer)
+                if changed is not None:
+                    _send(client, changed)
+        self._end(client, broker)
+
+    def _end(self, *sockets: socket.socket) -> None:
+        with self._lock:
+            self._sockets -= set(sockets)
+        for each in sockets:
+            _close(each)
 
 
-def _exactly(source: socket.socket, size: int) -> bytes | None:
-    found = bytearray()
-    while len(found) < size:
-        try:
-            more = source.recv(size - len(found))
-        except OSError:
-            return None
-        if not more:
-            return None
-        found += more
-    return bytes(found)
-
-
-def _end(each: socket.socket) -> None:
+def _close(each: socket.socket) -> None:
     with suppress(OSError):
-        each.shutdown(socket.SHUT_RDWR)
+        each.shutdown(socket.SHUT_RDWR)  # else a thread that waits for it keeps it open
     each.close()
+
+
+def _next_of(source: socket.socket) -> bytes:
+    """Return the next request or answer, without its size."""
+    return _exactly(source, _SIZE.unpack(_exactly(source, _SIZE.size))[0])
+
+
+def _send(target: socket.socket, message: bytes) -> None:
+    target.sendall(_SIZE.pack(len(message)) + message)
+
+
+def _exactly(source: socket.socket, number: int) -> bytes:
+    content = bytearray()
+    while len(content) < number:
+        found = source.recv(min(number - len(content), 1 << 20))
+        if not found:
+            raise ConnectionResetError
+        content += found
+    return bytes(content)
 
 
 def batch_at(answer: bytes, base_offset: int) -> tuple[int, BatchHeader] | None:
