@@ -57,6 +57,7 @@ class _Quiet:
         self._partition = partition
         self._ended = threading.Event()
         self.waits: list[float] = []
+        self._counted_from = 0.0
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._reader.start()
@@ -64,6 +65,11 @@ class _Quiet:
     def begin(self) -> None:
         """Write: from now on, for what is written before the start waits for that."""
         self._writer.start()
+
+    def forget(self) -> None:
+        """Count only records that are written from now on."""
+        self._counted_from = time.perf_counter()
+        self.waits.clear()
 
     def _write(self) -> None:
         with closing(ConfluentProducer(self._config.overridden({"producer.linger.ms": 0}))) as producer:
@@ -76,7 +82,8 @@ class _Quiet:
             while not self._ended.is_set():
                 for _, batch in consumer.poll(10, 10_000):
                     now = time.perf_counter()
-                    self.waits += [now - float(value or b"0") for value in batch.values]
+                    written = [float(value or b"0") for value in batch.values]
+                    self.waits += [now - each for each in written if each >= self._counted_from]
 
     def end(self) -> None:
         """Write and read no more."""
@@ -118,6 +125,8 @@ def measure(broker: Broker, partitions: int, records: int, seconds: float) -> di
 
         _wait_for_output(done, one)
         quiet.begin()
+        _wait_for_output(lambda: len(quiet.waits), one)  # all tasks run: what comes first has waited for the start
+        quiet.forget()
         began, before, most = time.perf_counter(), done(), 0.0
         while (took := time.perf_counter() - began) < seconds and done() < records:
             one.check()
@@ -140,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--tasks", default="2;20;200", help="numbers of tasks, with semicolons between (%(default)s)")
     parser.add_argument("--partitions", type=int, default=1_000, help="of the row of memory; 0 for none (%(default)s)")
     parser.add_argument("--records", type=int, default=10_000_000, help="of the row of memory (%(default)s)")
-    parser.add_argument("--backlog", type=int, default=1_000_000, help="records of the other rows (%(default)s)")
+    parser.add_argument("--backlog", type=int, default=2_000_000, help="records of the other rows (%(default)s)")
     parser.add_argument("--seconds", type=float, default=20.0, help="of each row (%(default)s)")
     parser.add_argument("--broker", default="Kafka", help="Kafka or 'embedded broker' (%(default)s)")
     parser.add_argument("--bootstrap", help="use this Kafka, and start no broker")

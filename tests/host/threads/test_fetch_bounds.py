@@ -21,8 +21,8 @@ def test_half_of_the_defaults_waits_for_tasks() -> None:
     assert limits(config) == Limits(22_500, 21 * MIB, 7_500, 3 * MIB)
     assert consumer_bounds(config, 4) == {
         "queued.min.messages": 30_000,
-        "queued.max.messages.kbytes": 1024,
-        "fetch.message.max.bytes": 960_000,
+        "queued.max.messages.kbytes": 2048,
+        "fetch.message.max.bytes": 262_144,
     }
 
 

@@ -19,7 +19,8 @@ _PARTS: Final = 8
 for their runs, which may have taken all that waited."""
 _LEAST_FETCH_BYTES: Final = 16 * 1024
 _MOST_FETCH_BYTES: Final = 1024 * 1024
-"""Of a request and of the queue: what backlogs have there stands before the records of a quiet partition."""
+"""Of all partitions together. A broker answers with a whole batch of the first partition, which may be as large again,
+and with as much of the others: so a quiet one, whose batches are small, is in nearly every answer."""
 _SMALL_RECORD_BYTES: Final = 32
 """A request for a partition asks for as many records as may wait of it, if they are as small as that."""
 
@@ -35,9 +36,9 @@ def consumer_bounds(config: StreamsConfig, partitions: int) -> Mapping[str, int]
     """Return what the consumer of an instance is made with if the user has not given it. partitions: how many it may
     read at most."""
     records, part = config["buffered.records.per.partition"], config["penstock.buffer.max.bytes"] // _PARTS
-    wanted = min(records * _SMALL_RECORD_BYTES, part // max(1, partitions))
+    wanted = min(records * _SMALL_RECORD_BYTES, min(part, _MOST_FETCH_BYTES) // max(1, partitions))
     return {
         "queued.min.messages": min(records, 100_000),
-        "queued.max.messages.kbytes": max(1, min(part, _MOST_FETCH_BYTES) // 1024),
-        "fetch.message.max.bytes": min(max(wanted, _LEAST_FETCH_BYTES), _MOST_FETCH_BYTES),
+        "queued.max.messages.kbytes": max(1, min(part, 2 * _MOST_FETCH_BYTES) // 1024),
+        "fetch.message.max.bytes": max(wanted, _LEAST_FETCH_BYTES),
     }
