@@ -1,11 +1,16 @@
 """The serdes of JSON: plain values (by orjson), dataclasses and other typed classes (by msgspec), pydantic models (by
 their own methods: pydantic is not imported here).
 
-Which one a type has is decided in `serdes/factory.py`.
+Which one a type has is decided in `serdes/factory.py`. No serde of a class writes what it would not read as an equal
+object: a store or a repartition topic would keep bytes that end the application, or that have lost something.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
@@ -17,6 +22,12 @@ from penstock.serdes.api import Serde
 
 T = TypeVar("T")
 
+_BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
+"""Digits of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
+
+_QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
+"""Floats that JSON has not, as Jackson writes and reads them."""
+
 
 class JsonSerde(Serde[Any]):
     """Dicts, lists, texts, numbers, booleans (also dataclasses and datetimes, written only) as JSON in UTF-8; keys of a
@@ -27,17 +38,20 @@ class JsonSerde(Serde[Any]):
     repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
+        """Return `value` as JSON; raises SerializationError for what JSON cannot hold, such as NaN."""
         try:
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+            data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
-            raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            if not any(isinstance(each, int) and each.bit_length() > 63 for each in _values_in(value)):
+                raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            data = _encoded(topic, _LARGE_NUMBERS, value)
+        return _without_nan(topic, value, data)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
         """Return the JSON value; raises SerializationError when `data` is not JSON."""
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError as error:
+            return msgspec.json.decode(data) if _BEYOND_64_BITS.search(data) else orjson.loads(data)
+        except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r} as JSON: {error}.") from error
 
 
@@ -53,23 +67,46 @@ class TypedJsonSerde(Serde[T]):
         self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
         self._decoder = msgspec.json.Decoder(type)
+        parts = list(_parts_of(msgspec.inspect.type_info(type)))
+        for part in parts:
+            if isinstance(part, msgspec.inspect.CustomType):
+                raise TypeError(
+                    f"Serdes.json({_name_of(type)}) cannot read a {_name_of(part.cls)} from JSON: name a dict, a list "
+                    "or a dataclass in its place."
+                )
+        keys = (part.key_type for part in parts if isinstance(part, msgspec.inspect.DictType))
+        self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TypedJsonSerde, (self.type,)  # encoders cannot be pickled
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
+        """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
+        plain = msgspec.to_builtins(value, str_keys=True) if self._has_other_keys else value
+        data = _encoded(topic, self._encoder, plain)
+        if b"null" in data and not all(map(_is_in_json, _values_in(value))):
+            data = _encoded(topic, self._encoder, _with_quoted_floats(msgspec.to_builtins(value, str_keys=True)))
         try:
-            return self._encoder.encode(value)
-        except (TypeError, ValueError) as error:
-            raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            found = self._read(data)
+        except msgspec.DecodeError as error:
+            raise _not_read_back(topic, value, self.type, str(error)) from error
+        _check_read_back(topic, value, found, self.type)
+        return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return the object; raises SerializationError when `data` is not JSON of its class."""
         try:
-            return self._decoder.decode(data)
+            return self._read(data)
         except msgspec.DecodeError as error:
             raise SerializationError(_unreadable(topic, data, self.type, error)) from error
+
+    def _read(self, data: bytes) -> T:
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError:
+            if not _QUOTED_FLOATS.search(data):
+                raise
+        return msgspec.json.decode(data, type=self.type, strict=False)
 
 
 @runtime_checkable
@@ -81,7 +118,7 @@ class JsonModel(Protocol):
         """Return the model that `json_data` describes; raises ValueError for any other."""
         ...
 
-    def model_dump_json(self) -> str:
+    def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str:
         """Return the model as JSON."""
         ...
 
@@ -90,22 +127,36 @@ M = TypeVar("M", bound=JsonModel)
 
 
 class PydanticSerde(Serde[M]):
-    """Pydantic models as the JSON that they write themselves."""
+    """Pydantic models as the JSON that they write themselves, by their aliases and without computed fields."""
 
     uses_headers = False
 
     def __init__(self, model: type[M]) -> None:
         """Write and read objects of the class `model`."""
         self.type = model
+        fields = _fields_of(model).values()
+        # What has an alias for writing alone is written by its name, since that alias would not be read.
+        self._by_alias = all(each.serialization_alias in (None, each.validation_alias) for each in fields)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the model as JSON; raises TypeError for anything but an object of the class."""
+        """Return the model as JSON.
+
+        Raises:
+            TypeError: the value is not an object of the class.
+            SerializationError: it would not be read as an equal object.
+        """
         if not isinstance(value, self.type):
             raise TypeError(
                 f"Cannot write to {topic!r}: expected a {self.type.__name__}, got {type(value).__name__} "
                 f"{value!r:.100}; name another serde or convert the value."
             )
-        return value.model_dump_json().encode()
+        try:
+            data = value.model_dump_json(by_alias=self._by_alias, round_trip=True).encode()
+            found = self.type.model_validate_json(data)
+        except ValueError as error:
+            raise _not_read_back(topic, value, self.type, str(error)) from error
+        _check_read_back(topic, value, found, self.type)
+        return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
         """Return the model; raises SerializationError when pydantic finds the data not valid."""
@@ -119,3 +170,116 @@ def _unreadable(topic: str, data: bytes, wanted: Any, error: Exception) -> str:
     is_named_tuple = isinstance(wanted, type) and issubclass(wanted, tuple)
     hint = " A NamedTuple is an array in JSON; a dataclass is an object." if is_named_tuple else ""
     return f"Cannot read {data[:100]!r} from {topic!r} as {wanted!r}: {error}.{hint}"
+
+
+_LARGE_NUMBERS = msgspec.json.Encoder(order="deterministic")
+
+
+def _fields_of(model: Any) -> Mapping[str, Any]:
+    """Return the fields of a pydantic model, whose types are not at hand because pydantic is not imported."""
+    fields: Mapping[str, Any] = model.model_fields
+    return fields
+
+
+def _parts_of(info: Any, seen: set[int] | None = None) -> Iterator[msgspec.inspect.Type]:
+    """Yield a type and all types in it, each once: types may refer to themselves."""
+    seen = set() if seen is None else seen
+    if isinstance(info, tuple):
+        for each in info:
+            yield from _parts_of(each, seen)
+    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
+        seen.add(id(info))
+        if isinstance(info, msgspec.inspect.Type):
+            yield info
+        for name in info.__struct_fields__:
+            yield from _parts_of(getattr(info, name), seen)
+
+
+def _name_of(type_: Any) -> str:
+    return getattr(type_, "__name__", None) or repr(type_)
+
+
+def _encoded(topic: str, encoder: msgspec.json.Encoder, value: Any) -> bytes:
+    try:
+        return encoder.encode(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+
+
+def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
+    """Return `data`; raises SerializationError if a null in it stands for a NaN or an infinity."""
+    if b"null" in data:
+        for each in _values_in(value):
+            if not _is_in_json(each):
+                raise SerializationError(
+                    f"Cannot write to {topic!r} as JSON: JSON has no {each}, and null would be read; write None, or "
+                    "leave such values out."
+                )
+    return data
+
+
+def _is_in_json(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _with_quoted_floats(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _with_quoted_floats(part) for name, part in value.items()}
+        case list() | tuple():
+            return list(map(_with_quoted_floats, value))
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value
+
+
+def _values_in(value: Any) -> Iterator[Any]:
+    """Yield what `value` holds that has no parts."""
+    parts = _parts_of_value(value)
+    if parts is None:
+        yield value
+    else:
+        for part in parts.values() if isinstance(parts, Mapping) else parts:
+            yield from _values_in(part)
+
+
+def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:
+    match value:
+        case Mapping():
+            return value
+        case list() | tuple() | set() | frozenset():
+            return list(value)
+        case msgspec.Struct():
+            return {name: getattr(value, name) for name in value.__struct_fields__}
+        case JsonModel():
+            return {name: getattr(value, name) for name in _fields_of(type(value))}
+        case _ if dataclasses.is_dataclass(value):
+            return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
+        case _:
+            return None
+
+
+def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
+    if not (found == value or _is_same(value, found)):
+        raise _not_read_back(topic, value, wanted, f"it would be read as {found!r:.200}")
+
+
+def _is_same(value: Any, found: Any) -> bool:
+    """Return whether `found` has all that `value` has: classes may define no equality, lists may stand for tuples, and
+    defaults for what a dict left out."""
+    parts, others = _parts_of_value(value), _parts_of_value(found)
+    if parts is None or others is None:
+        return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
+    if isinstance(parts, Mapping) and isinstance(others, Mapping):
+        return all(name in others and _is_same(part, others[name]) for name, part in parts.items())
+    both_are_sequences = not isinstance(parts, Mapping) and not isinstance(others, Mapping)
+    return both_are_sequences and len(parts) == len(others) and all(map(_is_same, parts, others))
+
+
+def _not_read_back(topic: str, value: Any, wanted: Any, reason: str) -> SerializationError:
+    return SerializationError(
+        f"Cannot write {value!r:.200} to {topic!r} as {_name_of(wanted)}, for it could not be read again: {reason}."
+    )

@@ -6,6 +6,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -190,13 +191,24 @@ class _NumberSerde(Serde[N], Generic[N]):
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range."""
-        if not isinstance(value, self._python_type) or isinstance(value, bool):
-            raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
+        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range.
+
+        An int is a float too, as for type checkers, and numpy's scalars are numbers, if nothing is lost.
+        """
         try:
-            return self._format.pack(value)
+            number = value if isinstance(value, self._python_type) else self._exactly(topic, value)
+            if isinstance(value, bool):
+                raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
+            return self._format.pack(number)
         except (struct.error, OverflowError) as error:
             raise SerializationError(f"Cannot write {value} to {topic!r} as {self._kafka_name}: {error}.") from error
+
+    def _exactly(self, topic: str, value: Any) -> N:
+        if isinstance(value, Integral if self._python_type is int else Real):
+            number = self._python_type(value)
+            if number == value or value != value:  # NaN is unequal to itself
+                return number
+        raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> N:
         """Return the number; raises SerializationError when `data` has another size."""

@@ -17,10 +17,11 @@ Behind the last record of a partition that is awaited nothing is taken: the rest
 
 from __future__ import annotations
 
+import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -355,14 +356,15 @@ class PartitionGroup:
                 failure.add_note(told_cause(error, name, name))
                 raise failure from error
             try:
-                partition_time = max(partition_time, time)
-            except TypeError as error:
+                time = _whole_number(time)
+            except (TypeError, OverflowError) as error:
                 failure = StreamsError(
                     f"The timestamp extractor of {name} returned {time!r} for the record at topic {partition.topic}, "
                     f"partition {partition.partition}, offset {offset}: expected a whole number of ms since the epoch."
                 )
                 failure.failed_record = self._failed(record)
                 raise failure from error
+            partition_time = max(partition_time, time)
             extracted.append(time)
         timestamps = np.array(extracted, np.int64)
         result = RecordBatch(batch.keys, batch.values, timestamps, batch.offsets, batch.headers)
@@ -376,6 +378,16 @@ class PartitionGroup:
     def _failed(self, record: ConsumerRecord) -> FailedRecord:
         """Return the record whose timestamp cannot be extracted, for its error."""
         return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
+
+
+def _whole_number(time: Any) -> int:
+    """Return a time as an int; raises TypeError for floats and bools, OverflowError for more than 64 bits."""
+    if isinstance(time, bool):
+        raise TypeError("a bool is no time")
+    number = operator.index(time)
+    if number.bit_length() > 63:
+        raise OverflowError("a time has at most 64 bits")
+    return number
 
 
 def _bytes_of(batch: RecordBatch) -> int:
