@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -72,7 +73,29 @@ class AvroSerde(SchemaRegistrySerde[T]):
     def make_deserializer(self) -> Callable[[bytes, SerializationContext], Any]:
         """Return confluent-kafka's AvroDeserializer."""
         from_dict = None if self._type is None else lambda fields, context: msgspec.convert(fields, self._type)
+        if self._schema is not None and _has_container_defaults(msgspec.json.decode(self._schema)):
+            from_dict = _copying(from_dict)
         deserializer: Callable[[bytes, SerializationContext], Any] = AvroDeserializer(
             self.client(), self._schema, from_dict
         )
         return deserializer
+
+
+def _has_container_defaults(schema: Any) -> bool:
+    """Return whether an Avro schema has a default that is a list or a dict: fastavro gives one object to all records."""
+    if isinstance(schema, dict):
+        has_one = "name" in schema and "type" in schema and isinstance(schema.get("default"), list | dict)
+        return has_one or any(map(_has_container_defaults, schema.values()))
+    return isinstance(schema, list) and any(map(_has_container_defaults, schema))
+
+
+def _copying(
+    from_dict: Callable[[Any, SerializationContext], Any] | None,
+) -> Callable[[Any, SerializationContext], Any]:
+    """Return a function that gives each record defaults of its own, which a function of the user's may change."""
+
+    def copied(fields: Any, context: SerializationContext) -> Any:
+        own = deepcopy(fields)
+        return own if from_dict is None else from_dict(own, context)
+
+    return copied
