@@ -82,7 +82,7 @@ class AvroSerde(SchemaRegistrySerde[T]):
 
 
 def _has_container_defaults(schema: Any) -> bool:
-    """Return whether an Avro schema has a default that is a list or a dict: fastavro gives one object to all records."""
+    """Return whether a schema has a default that is a list or a dict: fastavro gives one object to all records."""
     if isinstance(schema, dict):
         has_one = "name" in schema and "type" in schema and isinstance(schema.get("default"), list | dict)
         return has_one or any(map(_has_container_defaults, schema.values()))
