@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, cast
 
@@ -204,8 +204,9 @@ class _NumberSerde(Serde[N], Generic[N]):
             raise SerializationError(f"Cannot write {value} to {topic!r} as {self._kafka_name}: {error}.") from error
 
     def _exactly(self, topic: str, value: Any) -> N:
+        make: Callable[[Any], N] = self._python_type
         if isinstance(value, Integral if self._python_type is int else Real):
-            number = self._python_type(value)
+            number = make(value)
             if number == value or value != value:  # NaN is unequal to itself
                 return number
         raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
