@@ -188,6 +188,7 @@ class _NumberSerde(Serde[N], Generic[N]):
     repeatable = True
     _format: struct.Struct
     _python_type: type[N]
+    _accepted: type = Integral
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
@@ -205,7 +206,7 @@ class _NumberSerde(Serde[N], Generic[N]):
 
     def _exactly(self, topic: str, value: Any) -> N:
         make: Callable[[Any], N] = self._python_type
-        if isinstance(value, Integral if self._python_type is int else Real):
+        if isinstance(value, self._accepted):
             number = make(value)
             if number == value or value != value:  # NaN is unequal to itself
                 return number
@@ -273,6 +274,7 @@ class FloatSerde(_NumberSerde[float]):
     """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); what is read back has their precision."""
 
     unchanging_types = frozenset()
+    _accepted = Real
     _format, _python_type, _kafka_name = struct.Struct(">f"), float, "Float"
 
 
@@ -280,6 +282,7 @@ class DoubleSerde(_NumberSerde[float]):
     """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
 
     unchanging_types = frozenset({float})
+    _accepted = Real
     _format, _python_type, _kafka_name = struct.Struct(">d"), float, "Double"
 
 
