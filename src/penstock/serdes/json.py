@@ -271,7 +271,7 @@ def _is_same(value: Any, found: Any) -> bool:
     """Return whether `found` has all that `value` has: classes may define no equality, lists may stand for tuples, and
     defaults for what a dict left out."""
     parts, others = _parts_of_value(value), _parts_of_value(found)
-    if parts is None or others is None:
+    if parts is None or others is None or isinstance(value, set | frozenset):
         return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
     if isinstance(parts, Mapping) and isinstance(others, Mapping):
         return all(name in others and _is_same(part, others[name]) for name, part in parts.items())
