@@ -11,6 +11,8 @@ import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import msgspec
@@ -24,6 +26,9 @@ T = TypeVar("T")
 
 _BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
 """Digits of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
+
+_WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
+"""The types of most values, which are known at once to have no parts."""
 
 _QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
 """Floats that JSON has not, as Jackson writes and reads them."""
@@ -82,10 +87,22 @@ class TypedJsonSerde(Serde[T]):
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
-        plain = msgspec.to_builtins(value, str_keys=True) if self._has_other_keys else value
+        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic") if self._has_other_keys else value
         data = _encoded(topic, self._encoder, plain)
-        if b"null" in data and not all(map(_is_in_json, _values_in(value))):
-            data = _encoded(topic, self._encoder, _with_quoted_floats(msgspec.to_builtins(value, str_keys=True)))
+        with suppress(msgspec.DecodeError):
+            if self._decoder.decode(data) == value:
+                return data
+        return self._checked(topic, value, data)
+
+    def _checked(self, topic: str, value: Any, data: bytes) -> bytes:
+        """Return the JSON of a value that is not simply equal to what is read; raises SerializationError if it has lost
+        something."""
+        if not all(map(_is_in_json, _values_in(value))):
+            data = _encoded(
+                topic,
+                self._encoder,
+                _with_quoted_floats(msgspec.to_builtins(value, str_keys=True, order="deterministic")),
+            )
         try:
             found = self._read(data)
         except msgspec.DecodeError as error:
@@ -208,7 +225,7 @@ def _encoded(topic: str, encoder: msgspec.json.Encoder, value: Any) -> bytes:
 
 def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
     """Return `data`; raises SerializationError if a null in it stands for a NaN or an infinity."""
-    if b"null" in data:
+    if b"null" in data and orjson.loads(data) != value:
         for each in _values_in(value):
             if not _is_in_json(each):
                 raise SerializationError(
@@ -247,19 +264,26 @@ def _values_in(value: Any) -> Iterator[Any]:
 
 
 def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:
-    match value:
-        case Mapping():
-            return value
-        case list() | tuple() | set() | frozenset():
-            return list(value)
-        case msgspec.Struct():
-            return {name: getattr(value, name) for name in value.__struct_fields__}
-        case JsonModel():
-            return {name: getattr(value, name) for name in _fields_of(type(value))}
-        case _ if dataclasses.is_dataclass(value):
-            return {each.name: getattr(value, each.name) for each in dataclasses.fields(value)}
-        case _:
-            return None
+    if type(value) in _WITHOUT_PARTS:
+        return None
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    names = _field_names(type(value))
+    if names is not None:
+        return {name: getattr(value, name) for name in names}
+    return value if isinstance(value, Mapping) else None
+
+
+@lru_cache(maxsize=1024)
+def _field_names(kind: type) -> tuple[str, ...] | None:
+    """Return the names of the fields of a class of records; None for any other class."""
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if issubclass(kind, JsonModel):
+        return tuple(_fields_of(kind))
+    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
