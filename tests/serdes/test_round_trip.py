@@ -11,6 +11,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -178,13 +179,18 @@ def test_models_come_back_but_for_floats_that_json_has_not(value: Basket) -> Non
 
 @pytest.mark.parametrize("type_", [Counter[str], defaultdict[str, int], dict[str, list[Counter[str]]]])
 def test_classes_that_json_cannot_tell_from_dicts_are_refused(type_: Any) -> None:
-    with pytest.raises(TypeError, match=r"cannot read a (Counter|defaultdict) from JSON"):
+    with pytest.raises(TypeError, match=r"cannot read a (Counter|defaultdict)"):
         Serdes.json(type_)
 
 
 @dataclass
 class Taller(Mark):
     height: int = 0
+
+
+@dataclass
+class Moment:
+    time: datetime
 
 
 class Secret(BaseModel):
@@ -217,6 +223,12 @@ def test_what_would_be_lost_is_refused(type_: Any, value: Any) -> None:
 def test_an_alias_for_writing_alone_is_not_written() -> None:
     serde = Serdes.json(Written)
     assert serde.deserialize("t", serde.serialize("t", Written(name="a"))) == Written(name="a")
+
+
+def test_a_time_in_the_hour_that_a_clock_is_set_back_by_comes_back() -> None:
+    serde, time = Serdes.json(Moment), datetime(2023, 10, 29, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
+    found = serde.deserialize("t", serde.serialize("t", Moment(time)))
+    assert (found.time.timestamp(), found.time.utcoffset()) == (time.timestamp(), time.utcoffset())
 
 
 def test_dicts_and_tuples_are_taken_for_what_they_are_read_as() -> None:

@@ -188,6 +188,7 @@ def test_numbers_that_lose_nothing_are_written(serde: Serde, value: Any, number:
         (Serdes.long(), np.uint64(2**63), SerializationError),
         (Serdes.short(), 2**15, SerializationError),
         (Serdes.float(), 1e300, SerializationError),
+        (Serdes.float(), 2**24 + 1, TypeError),
         (Serdes.boolean(), 1, TypeError),
         (Serdes.uuid(), "text", TypeError),
         (Serdes.void(), "text", TypeError),

@@ -7,13 +7,11 @@ object: a store or a repartition topic would keep bytes that end the application
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import lru_cache
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -21,11 +19,13 @@ import orjson
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
+from penstock.serdes.objects import JsonModel, check_readable, field_names, is_written_by_alias, name_of
 
 T = TypeVar("T")
 
-_BEYOND_64_BITS = re.compile(rb"[0-9]{19}")
-"""Digits of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
+_EQUAL_DIGITS = bytes.maketrans(b"123456789", 9 * b"0")
+_BEYOND_64_BITS = 19 * b"0"
+"""Digits, as zeros, of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
 
 _WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
 """The types of most values, which are known at once to have no parts."""
@@ -55,7 +55,8 @@ class JsonSerde(Serde[Any]):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
         """Return the JSON value; raises SerializationError when `data` is not JSON."""
         try:
-            return msgspec.json.decode(data) if _BEYOND_64_BITS.search(data) else orjson.loads(data)
+            may_be_large = _BEYOND_64_BITS in data.translate(_EQUAL_DIGITS)
+            return msgspec.json.decode(data) if may_be_large else orjson.loads(data)
         except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r} as JSON: {error}.") from error
 
@@ -72,13 +73,7 @@ class TypedJsonSerde(Serde[T]):
         self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
         self._decoder = msgspec.json.Decoder(type)
-        parts = list(_parts_of(msgspec.inspect.type_info(type)))
-        for part in parts:
-            if isinstance(part, msgspec.inspect.CustomType):
-                raise TypeError(
-                    f"Serdes.json({_name_of(type)}) cannot read a {_name_of(part.cls)} from JSON: name a dict, a list "
-                    "or a dataclass in its place."
-                )
+        parts = check_readable(type, f"Serdes.json({name_of(type)})")
         keys = (part.key_type for part in parts if isinstance(part, msgspec.inspect.DictType))
         self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
 
@@ -89,10 +84,11 @@ class TypedJsonSerde(Serde[T]):
         """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
         plain = msgspec.to_builtins(value, str_keys=True, order="deterministic") if self._has_other_keys else value
         data = _encoded(topic, self._encoder, plain)
-        with suppress(msgspec.DecodeError):
-            if self._decoder.decode(data) == value:
-                return data
-        return self._checked(topic, value, data)
+        try:
+            is_equal = self._decoder.decode(data) == value
+        except msgspec.DecodeError:
+            is_equal = False
+        return data if is_equal else self._checked(topic, value, data)
 
     def _checked(self, topic: str, value: Any, data: bytes) -> bytes:
         """Return the JSON of a value that is not simply equal to what is read; raises SerializationError if it has lost
@@ -126,20 +122,6 @@ class TypedJsonSerde(Serde[T]):
         return msgspec.json.decode(data, type=self.type, strict=False)
 
 
-@runtime_checkable
-class JsonModel(Protocol):
-    """The methods that are used of a pydantic model."""
-
-    @classmethod
-    def model_validate_json(cls, json_data: bytes) -> Self:
-        """Return the model that `json_data` describes; raises ValueError for any other."""
-        ...
-
-    def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str:
-        """Return the model as JSON."""
-        ...
-
-
 M = TypeVar("M", bound=JsonModel)
 
 
@@ -151,9 +133,7 @@ class PydanticSerde(Serde[M]):
     def __init__(self, model: type[M]) -> None:
         """Write and read objects of the class `model`."""
         self.type = model
-        fields = _fields_of(model).values()
-        # What has an alias for writing alone is written by its name, since that alias would not be read.
-        self._by_alias = all(each.serialization_alias in (None, each.validation_alias) for each in fields)
+        self._by_alias = is_written_by_alias(model)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return the model as JSON.
@@ -190,30 +170,6 @@ def _unreadable(topic: str, data: bytes, wanted: Any, error: Exception) -> str:
 
 
 _LARGE_NUMBERS = msgspec.json.Encoder(order="deterministic")
-
-
-def _fields_of(model: Any) -> Mapping[str, Any]:
-    """Return the fields of a pydantic model, whose types are not at hand because pydantic is not imported."""
-    fields: Mapping[str, Any] = model.model_fields
-    return fields
-
-
-def _parts_of(info: Any, seen: set[int] | None = None) -> Iterator[msgspec.inspect.Type]:
-    """Yield a type and all types in it, each once: types may refer to themselves."""
-    seen = set() if seen is None else seen
-    if isinstance(info, tuple):
-        for each in info:
-            yield from _parts_of(each, seen)
-    elif isinstance(info, msgspec.inspect.Type | msgspec.inspect.Field) and id(info) not in seen:
-        seen.add(id(info))
-        if isinstance(info, msgspec.inspect.Type):
-            yield info
-        for name in info.__struct_fields__:
-            yield from _parts_of(getattr(info, name), seen)
-
-
-def _name_of(type_: Any) -> str:
-    return getattr(type_, "__name__", None) or repr(type_)
 
 
 def _encoded(topic: str, encoder: msgspec.json.Encoder, value: Any) -> bytes:
@@ -270,20 +226,10 @@ def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:
         return value
     if isinstance(value, list | tuple | set | frozenset):
         return list(value)
-    names = _field_names(type(value))
+    names = field_names(type(value))
     if names is not None:
         return {name: getattr(value, name) for name in names}
     return value if isinstance(value, Mapping) else None
-
-
-@lru_cache(maxsize=1024)
-def _field_names(kind: type) -> tuple[str, ...] | None:
-    """Return the names of the fields of a class of records; None for any other class."""
-    if issubclass(kind, msgspec.Struct):
-        return kind.__struct_fields__
-    if issubclass(kind, JsonModel):
-        return tuple(_fields_of(kind))
-    return tuple(each.name for each in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
 
 
 def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
@@ -296,14 +242,22 @@ def _is_same(value: Any, found: Any) -> bool:
     defaults for what a dict left out."""
     parts, others = _parts_of_value(value), _parts_of_value(found)
     if parts is None or others is None or isinstance(value, set | frozenset):
-        return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
+        return _is_same_single(value, found)
     if isinstance(parts, Mapping) and isinstance(others, Mapping):
         return all(name in others and _is_same(part, others[name]) for name, part in parts.items())
     both_are_sequences = not isinstance(parts, Mapping) and not isinstance(others, Mapping)
     return both_are_sequences and len(parts) == len(others) and all(map(_is_same, parts, others))
 
 
+def _is_same_single(value: Any, found: Any) -> bool:
+    if isinstance(value, datetime) and isinstance(found, datetime) and value.tzinfo and found.tzinfo:
+        # In the hour that a clock is set back by, a time is unequal to all times of other zones.
+        return value.astimezone(UTC) == found.astimezone(UTC)
+    return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
+
+
 def _not_read_back(topic: str, value: Any, wanted: Any, reason: str) -> SerializationError:
     return SerializationError(
-        f"Cannot write {value!r:.200} to {topic!r} as {_name_of(wanted)}, for it could not be read again: {reason}."
+        f"Cannot write {value!r:.200} to {topic!r} as {name_of(wanted)}, for it could not be read again: {reason}. "
+        "Change the value or the class, or write it with a serde of your own."
     )

@@ -208,7 +208,7 @@ class _NumberSerde(Serde[N], Generic[N]):
         make: Callable[[Any], N] = self._python_type
         if isinstance(value, self._accepted):
             number = make(value)
-            if number == value or value != value:  # NaN is unequal to itself
+            if self._format.unpack(self._format.pack(number))[0] == value or value != value:  # NaN is unequal to itself
                 return number
         raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
 
