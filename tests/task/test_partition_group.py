@@ -161,8 +161,9 @@ def test_an_extractor_that_returns_no_whole_number_fails_and_names_the_record(ti
     task = task_of(topology)
     task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 6)))
     message = f"timestamp extractor of A returned {time!r} for the record at topic a, partition 0, offset 1"
-    with pytest.raises(StreamsError, match=re.escape(message)):
+    with pytest.raises(StreamsError, match=re.escape(message)) as failed:
         task.process()
+    assert f"<lambda> ({__file__}:" in "".join(failed.value.__notes__)
 
 
 def test_an_extractor_may_return_whole_numbers_of_numpy() -> None:

@@ -17,16 +17,17 @@ Behind the last record of a partition that is awaited nothing is taken: the rest
 
 from __future__ import annotations
 
-import operator
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import chain, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from penstock.durations import timestamp_ms
 from penstock.errors import StreamsError
 from penstock.metrics.drop_reasons import DropReason
+from penstock.plan.user_lines import function_line
 from penstock.processor.timestamps import (
     TimestampExtractor,
     fail_on_invalid_timestamp,
@@ -356,13 +357,14 @@ class PartitionGroup:
                 failure.add_note(told_cause(error, name, name))
                 raise failure from error
             try:
-                time = _whole_number(time)
-            except (TypeError, OverflowError) as error:
+                time = timestamp_ms(time, "a timestamp")
+            except (TypeError, ValueError) as error:
                 failure = StreamsError(
                     f"The timestamp extractor of {name} returned {time!r} for the record at topic {partition.topic}, "
                     f"partition {partition.partition}, offset {offset}: expected a whole number of ms since the epoch."
                 )
                 failure.failed_record = self._failed(record)
+                failure.add_note(f"{error}\n  {function_line(extractor)}")
                 raise failure from error
             partition_time = max(partition_time, time)
             extracted.append(time)
@@ -378,16 +380,6 @@ class PartitionGroup:
     def _failed(self, record: ConsumerRecord) -> FailedRecord:
         """Return the record whose timestamp cannot be extracted, for its error."""
         return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
-
-
-def _whole_number(time: Any) -> int:
-    """Return a time as an int; raises TypeError for floats and bools, OverflowError for more than 64 bits."""
-    if isinstance(time, bool):
-        raise TypeError("a bool is no time")
-    number = operator.index(time)
-    if number.bit_length() > 63:
-        raise OverflowError("a time has at most 64 bits")
-    return number
 
 
 def _bytes_of(batch: RecordBatch) -> int:
