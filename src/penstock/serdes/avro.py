@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.extras import missing_from
-from penstock.serdes.objects import is_model, name_of
+from penstock.serdes.objects import name_of
 
 try:
     from confluent_kafka.schema_registry import (
@@ -86,8 +86,6 @@ class AvroSerde(SchemaRegistrySerde[T]):
         wanted = self._type
 
         def to_dict(value: Any, context: Any) -> Any:
-            if is_model(wanted) and not isinstance(value, wanted):  # type: ignore[arg-type]  # it is a class
-                raise TypeError(f"expected a {name_of(wanted)}, got {type(value).__name__}")
             written = write(value)
             context.written = written if wanted is None else msgspec.to_builtins(written, builtin_types=_NATIVE)
             return context.written

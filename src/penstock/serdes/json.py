@@ -136,12 +136,14 @@ class PydanticSerde(Serde[M]):
         self._by_alias = is_written_by_alias(model)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the model as JSON.
+        """Return the model as JSON; a dict is taken for the model that has its fields.
 
         Raises:
-            TypeError: the value is not an object of the class.
+            TypeError: the value is not an object of the class, or a dict.
             SerializationError: it would not be read as an equal object.
         """
+        if isinstance(value, Mapping):
+            value = self._of_fields(topic, value)
         if not isinstance(value, self.type):
             raise TypeError(
                 f"Cannot write to {topic!r}: expected a {self.type.__name__}, got {type(value).__name__} "
@@ -154,6 +156,16 @@ class PydanticSerde(Serde[M]):
             raise _not_read_back(topic, value, self.type, str(error)) from error
         _check_read_back(topic, value, found, self.type)
         return data
+
+    def _of_fields(self, topic: str, fields: Mapping[str, Any]) -> M:
+        try:
+            found = self.type.model_validate(fields)
+        except ValueError as error:
+            raise _not_read_back(topic, fields, self.type, str(error)) from error
+        written = {*found.model_dump(by_alias=self._by_alias, round_trip=True), *(field_names(self.type) or ())}
+        if not fields.keys() <= written:
+            raise _not_read_back(topic, fields, self.type, f"it has no field {min(fields.keys() - written)!r}")
+        return found
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
         """Return the model; raises SerializationError when pydantic finds the data not valid."""

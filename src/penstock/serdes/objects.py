@@ -25,6 +25,10 @@ class JsonModel(Protocol):
         """Return the model that has the fields of `obj`; raises ValueError for any other."""
         ...
 
+    def model_dump(self, *, by_alias: bool, round_trip: bool) -> dict[str, Any]:
+        """Return the fields of the model, and those of the models in it."""
+        ...
+
     def model_dump_json(self, *, by_alias: bool, round_trip: bool) -> str:
         """Return the model as JSON."""
         ...
