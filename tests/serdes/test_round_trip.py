@@ -225,6 +225,19 @@ def test_an_alias_for_writing_alone_is_not_written() -> None:
     assert serde.deserialize("t", serde.serialize("t", Written(name="a"))) == Written(name="a")
 
 
+@dataclass
+class Shades:
+    colours: set[Colour]
+    mixed: frozenset[int | str]
+
+
+def test_sets_of_what_has_no_order_come_back_and_are_always_written_the_same() -> None:
+    serde = Serdes.json(Shades)
+    data = serde.serialize("t", Shades({Colour.RED, Colour.BLUE}, frozenset({1, "a"})))
+    assert data == b'{"colours":["blue","red"],"mixed":["a",1]}'
+    assert serde.deserialize("t", data) == Shades({Colour.RED, Colour.BLUE}, frozenset({1, "a"}))
+
+
 def test_a_time_in_the_hour_that_a_clock_is_set_back_by_comes_back() -> None:
     serde, time = Serdes.json(Moment), datetime(2023, 10, 29, 2, 30, tzinfo=ZoneInfo("Europe/Berlin"))
     found = serde.deserialize("t", serde.serialize("t", Moment(time)))

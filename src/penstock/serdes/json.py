@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -82,8 +82,10 @@ class TypedJsonSerde(Serde[T]):
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
         """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
-        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic") if self._has_other_keys else value
-        data = _encoded(topic, self._encoder, plain)
+        try:
+            data = self._encoder.encode(_plain(value) if self._has_other_keys else value)
+        except (TypeError, ValueError, OverflowError):
+            data = _encoded(topic, self._encoder, value, _plain_with_sorted_sets)
         try:
             is_equal = self._decoder.decode(data) == value
         except msgspec.DecodeError:
@@ -95,9 +97,7 @@ class TypedJsonSerde(Serde[T]):
         something."""
         if not all(map(_is_in_json, _values_in(value))):
             data = _encoded(
-                topic,
-                self._encoder,
-                _with_quoted_floats(msgspec.to_builtins(value, str_keys=True, order="deterministic")),
+                topic, self._encoder, value, lambda each: _with_quoted_floats(_plain_with_sorted_sets(each))
             )
         try:
             found = self._read(data)
@@ -184,9 +184,11 @@ def _unreadable(topic: str, data: bytes, wanted: Any, error: Exception) -> str:
 _LARGE_NUMBERS = msgspec.json.Encoder(order="deterministic")
 
 
-def _encoded(topic: str, encoder: msgspec.json.Encoder, value: Any) -> bytes:
+def _encoded(
+    topic: str, encoder: msgspec.json.Encoder, value: Any, convert: Callable[[Any], Any] = lambda value: value
+) -> bytes:
     try:
-        return encoder.encode(value)
+        return encoder.encode(convert(value))
     except (TypeError, ValueError, OverflowError) as error:
         raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
 
@@ -205,6 +207,26 @@ def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
 
 def _is_in_json(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+
+
+def _plain_with_sorted_sets(value: Any) -> Any:
+    """Return `value` as msgspec would write it, and its sets sorted: msgspec cannot sort enums."""
+    return _plain(_with_sorted_sets(value))
+
+
+def _with_sorted_sets(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain_with_sorted_sets, value), key=_LARGE_NUMBERS.encode)
+    if isinstance(value, Mapping):
+        return {name: _with_sorted_sets(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_with_sorted_sets, value))
+    names = field_names(type(value)) or {}
+    return {written: _with_sorted_sets(getattr(value, name)) for name, written in names.items()} if names else value
 
 
 def _with_quoted_floats(value: Any) -> Any:
