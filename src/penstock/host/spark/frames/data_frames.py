@@ -300,7 +300,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
 
     if isinstance(types.get("timestamp"), NumericType):
         raise StreamsError(
-            f"The DataFrame for {topic} has the timestamps {frame.select('timestamp').schema.simpleString()}, of which "
+            f"The DataFrame for {topic} has timestamps of the type {types['timestamp'].simpleString()}, of which "
             "Spark would make seconds: expected a timestamp. Make it of ms, for example with "
             'data_frame.withColumn("timestamp", f.timestamp_millis("timestamp")).'
         )
