@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -49,6 +52,20 @@ def test_a_record_has_no_negative_timestamp() -> None:
     with pytest.raises(StreamsError, match="Malformed Record") as caught:
         Record("k", "v", 0).with_timestamp(-1)
     assert str(caught.value.__cause__) == "Timestamp may not be negative. Got: -1"
+
+
+@pytest.mark.parametrize("time", [1690451888.453, 5.0, True, math.nan, None, "5", datetime.now(UTC), np.float64(5)])
+def test_a_timestamp_is_a_whole_number(time: Any) -> None:
+    for make in (lambda: Record("k", "v", time), lambda: Record("k", "v", 0).with_timestamp(time)):
+        with pytest.raises(TypeError, match=f"as a whole number of ms since the epoch, got {re.escape(repr(time))}"):
+            make()
+
+
+def test_a_timestamp_has_64_bits_and_may_be_of_numpy() -> None:
+    with pytest.raises(ValueError, match="of 64 bits, got 9223372036854775808"):
+        Record("k", "v", 2**63)
+    timestamp = Record("k", "v", np.int64(5)).timestamp
+    assert (timestamp, type(timestamp)) == (5, int)
 
 
 def test_copies_change_one_thing() -> None:

@@ -1,14 +1,19 @@
-"""How users write a length of time: as whole milliseconds, or as a datetime.timedelta where Java has a Duration."""
+"""How users write times: a length as whole milliseconds, or as a datetime.timedelta where Java has a Duration; a point
+in time as whole milliseconds since the epoch."""
 
 from __future__ import annotations
 
+import operator
 from datetime import timedelta
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 Duration: TypeAlias = int | timedelta
 """A length of time: milliseconds, or a timedelta, truncated to milliseconds."""
 
 _MILLISECOND = timedelta(milliseconds=1)
+
+LATEST_MS = 2**63 - 1
+"""The largest time that Kafka has."""
 
 
 def milliseconds(duration: Duration, name: str) -> int:
@@ -18,6 +23,26 @@ def milliseconds(duration: Duration, name: str) -> int:
     if type(duration) is not int and not _is_whole(duration):
         raise TypeError(f"Expected {name} as a timedelta or a whole number of milliseconds, got {duration!r}.")
     return duration
+
+
+def timestamp_ms(time: Any, name: str) -> int:
+    """Return a point in time as an int of 64 bits, for which numpy's whole numbers do too.
+
+    Raises TypeError, which calls it `name`, for any other type, such as the float seconds of time.time(), and
+    ValueError for more than 64 bits.
+    """
+    if time.__class__ is int and -LATEST_MS - 1 <= time <= LATEST_MS:
+        return time
+    try:
+        number = None if isinstance(time, bool) else operator.index(time)
+    except TypeError:
+        number = None
+    if number is None:
+        hint = ": write int(1000 * seconds) for float seconds" if isinstance(time, float) else ""
+        raise TypeError(f"Expected {name} as a whole number of ms since the epoch, got {time!r}{hint}.")
+    if not -LATEST_MS - 1 <= number <= LATEST_MS:
+        raise ValueError(f"Expected {name} as a whole number of ms since the epoch, of 64 bits, got {time!r}.")
+    return number
 
 
 def _is_whole(number: object) -> bool:

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
+from penstock.durations import LATEST_MS, timestamp_ms
 from penstock.errors import StreamsError
 
 K = TypeVar("K")
@@ -54,9 +55,13 @@ class Record(Generic[K, V]):
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
         """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative, TypeError for
-        headers that are not pairs."""
-        if timestamp < 0:
-            raise StreamsError("Malformed Record") from ValueError(f"Timestamp may not be negative. Got: {timestamp}")
+        one that is no whole number, and for headers that are not pairs."""
+        if timestamp.__class__ is not int or not 0 <= timestamp <= LATEST_MS:
+            timestamp = timestamp_ms(timestamp, "the timestamp of a record")
+            if timestamp < 0:
+                raise StreamsError("Malformed Record") from ValueError(
+                    f"Timestamp may not be negative. Got: {timestamp}"
+                )
         self.key = key
         self.value = value
         self.timestamp = timestamp

@@ -184,6 +184,7 @@ def test_records_in_json_are_copied_with_all_they_have(
         ("five", "Line 2 is not JSON"),
         ("[]", "Line 2 is not a record: expected an object with key, value, timestamp, headers"),
         ('{"vlaue": "x"}', "Line 2 is not a record"),
+        ('{"timestamp": 9223372036854775808}', "Line 2 has the timestamp 9223372036854775808"),
         ('{"timestamp": "now"}', "Line 2 has the timestamp 'now': expected milliseconds"),
         ('{"timestamp": -1}', "Line 2 has the timestamp -1"),
         ('{"headers": {"a": "b"}}', """Line 2 has the headers {'a': 'b'}: expected a list of pairs"""),

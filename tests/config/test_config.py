@@ -80,6 +80,40 @@ def test_a_wrong_value_is_refused_with_its_key(key: str, value: object) -> None:
         StreamsConfig({key: value}, {})
 
 
+def test_a_wrong_value_names_the_environment_variable_that_sets_it() -> None:
+    environment = {"PENSTOCK_NUM_STREAM_THREADS": "many"}
+    with pytest.raises(
+        ConfigError, match=r"'many' for configuration num\.stream\.threads.*PENSTOCK_NUM_STREAM_THREADS"
+    ):
+        StreamsConfig({}, environment)
+    with pytest.raises(ConfigError) as caught:
+        StreamsConfig({"num.stream.threads": "some"}, environment)
+    assert "PENSTOCK" not in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["", "  "])
+def test_an_empty_variable_sets_nothing(value: str) -> None:
+    config = StreamsConfig({}, {"PENSTOCK_NUM_STREAM_THREADS": value, "PENSTOCK_APPLICATION_ID": value})
+    assert config["num.stream.threads"] == 1
+    assert config["application.id"] is None
+
+
+@pytest.mark.parametrize("variable", ["PENSTOCK_UI_PORT", "PENSTOCK_METRICS_PROMETHEUS_PORT"])
+def test_the_address_of_a_service_in_kubernetes_is_no_port(variable: str, caplog: pytest.LogCaptureFixture) -> None:
+    config = StreamsConfig({}, {variable: "tcp://10.0.0.7:80", "PENSTOCK_UI_PORT_80_TCP_PORT": "80"})
+    assert config["penstock.ui.port"] is None
+    assert config["penstock.metrics.prometheus.port"] is None
+    assert caplog.messages == [
+        f"{variable}=tcp://10.0.0.7:80 is ignored: Kubernetes sets it for a service of that name."
+    ]
+
+
+def test_a_misspelt_variable_is_named_with_the_one_that_is_meant(caplog: pytest.LogCaptureFixture) -> None:
+    StreamsConfig({}, {"PENSTOCK_BOOTSTRAP_SERVER": "kafka:9092", "PENSTOCK_ELSEWHERE": "1"})
+    [message] = caplog.messages
+    assert message.endswith("PENSTOCK_BOOTSTRAP_SERVER is ignored: did you mean PENSTOCK_BOOTSTRAP_SERVERS?")
+
+
 def test_a_missing_key_is_named_with_its_environment_variable() -> None:
     with pytest.raises(ConfigError, match=r"'application\.id'.*PENSTOCK_APPLICATION_ID"):
         StreamsConfig({}, {}).required("application.id")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -128,3 +129,32 @@ import penstock.serdes.{extra}
         f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package}, "
         f"which is not installed: pip install 'penstock[{extra}]'."
     )
+
+
+@dataclass
+class User:
+    id: str
+    tags: list[str]
+    more: dict[str, list[str]]
+
+
+@pytest.mark.parametrize("type_", [None, User])
+def test_each_record_has_defaults_of_its_own(type_: type | None) -> None:
+    fields = [
+        {"name": "id", "type": "string"},
+        {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
+        {
+            "name": "more",
+            "type": {"type": "map", "values": {"type": "array", "items": "string"}},
+            "default": {"a": ["b"]},
+        },
+    ]
+    old, new = (json.dumps({"type": "record", "name": "User", "fields": each}) for each in (fields[:1], fields))
+    data = AvroSerde("mock://users", old).serialize("users", {"id": "1"})
+    serde = AvroSerde("mock://users", new, type_)
+    for _ in range(2):
+        found: Any = serde.deserialize("users", data)
+        found = found if type_ is None else vars(found)
+        assert (found["tags"], found["more"]) == ([], {"a": ["b"]})
+        found["tags"].append("seen")
+        found["more"]["a"].append("seen")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 from uuid import UUID
 
 import cloudpickle
+import numpy as np
 import pydantic
 import pytest
 from hypothesis import given
@@ -156,6 +157,22 @@ def test_broken_utf8_is_read_with_replacement_characters_as_in_kafka() -> None:
 
 
 @pytest.mark.parametrize(
+    ("serde", "value", "number"),
+    [
+        (Serdes.double(), 21, 21.0),
+        (Serdes.float(), 21, 21.0),
+        (Serdes.double(), np.int32(21), 21.0),
+        (Serdes.double(), np.float32(0.5), 0.5),
+        (Serdes.long(), np.int64(21), 21),
+        (Serdes.short(), np.uint8(21), 21),
+    ],
+)
+def test_numbers_that_lose_nothing_are_written(serde: Serde, value: Any, number: float) -> None:
+    assert serde.serialize("topic", value) == serde.serialize("topic", number)
+    assert serde.serialize_column("topic", [None, value, number]) == [None, *2 * [serde.serialize("topic", number)]]
+
+
+@pytest.mark.parametrize(
     ("serde", "value", "error"),
     [
         (Serdes.string(), 1, TypeError),
@@ -163,9 +180,15 @@ def test_broken_utf8_is_read_with_replacement_characters_as_in_kafka() -> None:
         (Serdes.integer(), 2**31, SerializationError),
         (Serdes.long(), 1.0, TypeError),
         (Serdes.long(), True, TypeError),
-        (Serdes.double(), 1, TypeError),
+        (Serdes.double(), True, TypeError),
+        (Serdes.double(), "1", TypeError),
+        (Serdes.double(), 2**53 + 1, TypeError),
+        (Serdes.double(), 10**400, SerializationError),
+        (Serdes.long(), np.float64(1), TypeError),
+        (Serdes.long(), np.uint64(2**63), SerializationError),
         (Serdes.short(), 2**15, SerializationError),
         (Serdes.float(), 1e300, SerializationError),
+        (Serdes.float(), 2**24 + 1, TypeError),
         (Serdes.boolean(), 1, TypeError),
         (Serdes.uuid(), "text", TypeError),
         (Serdes.void(), "text", TypeError),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -146,6 +149,32 @@ def test_a_dropped_record_is_counted_at_its_source_and_the_partition_time_contin
     assert seen == [-1, 5, 5, 5]
     assert task.dropped_records == {"A": 1}
     assert set(task.checkpoint().partition_times.values()) == {5}
+
+
+@pytest.mark.parametrize(
+    "time", [1_690_451_888.453, 5.0, True, float("nan"), np.float64(5), None, "5", 2**63, -(2**64)]
+)
+def test_an_extractor_that_returns_no_whole_number_fails_and_names_the_record(time: Any) -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=lambda record, _: 1 if record.offset == 0 else time)
+    topology.add_sink("K", "out", "A")
+    task = task_of(topology)
+    task.add_records("a", 0, batch_of(("k", "x", 5), ("k", "y", 6)))
+    message = f"timestamp extractor of A returned {time!r} for the record at topic a, partition 0, offset 1"
+    with pytest.raises(StreamsError, match=re.escape(message)) as failed:
+        task.process()
+    assert f"<lambda> ({__file__}:" in "".join(failed.value.__notes__)
+
+
+def test_an_extractor_may_return_whole_numbers_of_numpy() -> None:
+    topology = Topology()
+    topology.add_source("A", "a", timestamp_extractor=lambda record, _: np.int64(7))
+    topology.add_sink("K", "out", "A")
+    task = task_of(topology)
+    task.add_records("a", 0, batch_of(("k", "x", 5)))
+    task.process()
+    assert [time for *_, time in sent(task)] == [7]
+    assert type(task.checkpoint().partition_times[TopicPartition("a", 0)]) is int
 
 
 def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:

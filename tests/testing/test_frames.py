@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
 from typing import Any
 
 import duckdb
@@ -11,8 +13,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from pydantic import BaseModel, Field
 
 from penstock import Consumed, Produced, Serde, Serdes, StreamsBuilder
+from penstock.errors import SerializationError
 from penstock.notebook import HTML, TEXT
 from penstock.serdes.windowed import WindowedSerdes
 from penstock.testing import TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
@@ -40,6 +44,98 @@ def topics() -> Iterator[Topics]:
     made = Topics(STRING, LONG)
     with made.driver:
         yield made
+
+
+class Kind(Enum):
+    LARGE = "large"
+
+
+@dataclass
+class Place:
+    name: str
+    since: date
+    inner: Place | None = None
+
+
+class Order(BaseModel):
+    order_id: str = Field(alias="orderId")
+    amount: float
+    at: datetime
+    kind: Kind | None = None
+    places: list[Place] = []
+    by_name: dict[str, int] = {}
+    anything: int | str = 0
+
+
+@dataclass
+class Visit:
+    place: Place
+    minutes: int
+
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("type_", "columns", "value", "row"),
+    [
+        (
+            Order,
+            {"orderId": ["o1"], "amount": [1.5], "at": [NOON]},
+            Order(orderId="o1", amount=1.5, at=NOON),
+            {"orderId": "o1", "amount": 1.5, "at": NOON, "kind": None, "places": [], "by_name": [], "anything": "0"},
+        ),
+        (
+            Visit,
+            {"place": [{"name": "Ayr", "since": NOON.date()}], "minutes": [5]},
+            Visit(Place("Ayr", NOON.date()), 5),
+            {"place": {"name": "Ayr", "since": NOON.date(), "inner": None}, "minutes": 5},
+        ),
+    ],
+)
+def test_rows_become_objects_of_classes_and_objects_become_structs(
+    type_: Any, columns: dict[str, list[Any]], value: Any, row: dict[str, Any]
+) -> None:
+    topics = Topics(STRING, Serdes.json(type_))
+    with topics.driver:
+        frame = pl.DataFrame({"key": ["k"], **columns})
+        topics.input.pipe_frame(frame, value=list(columns))
+        assert [each["value"] for each in pa.table(topics.output).to_pylist()] == [row]
+        assert topics.output.read_value() == value
+
+
+def test_a_struct_has_all_that_an_object_has() -> None:
+    value = Order(
+        orderId="o1",
+        amount=1.5,
+        at=NOON,
+        kind=Kind.LARGE,
+        places=[Place("Ayr", NOON.date(), Place("Rye", NOON.date()))],
+        by_name={"a": 1},
+        anything="x",
+    )
+    topics = Topics(STRING, Serdes.json(Order))
+    with topics.driver:
+        topics.input.pipe_input("k", value)
+        topics.input.pipe_input("k", None)
+        first, second = (each["value"] for each in pa.table(topics.output).to_pylist())
+    assert second is None
+    assert first == {
+        "orderId": "o1",
+        "amount": 1.5,
+        "at": NOON,
+        "kind": "large",
+        "places": [{"name": "Ayr", "since": NOON.date(), "inner": '{"name":"Rye","since":"2024-01-01","inner":null}'}],
+        "by_name": [("a", 1)],
+        "anything": '"x"',
+    }
+
+
+def test_a_column_that_a_model_does_not_have_is_named() -> None:
+    topics = Topics(STRING, Serdes.json(Order))
+    frame = pl.DataFrame({"orderId": ["o1"], "amount": [1.5], "at": [NOON], "ammount": [2.5]})
+    with topics.driver, pytest.raises(SerializationError, match="it has no field 'ammount'"):
+        topics.input.pipe_frame(frame, value=frame.columns)
 
 
 def test_an_output_topic_is_a_table_and_stays_unread(topics: Topics) -> None:

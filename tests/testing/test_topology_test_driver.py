@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from traceback import format_exception
 from typing import Any
 
 import pytest
@@ -109,6 +111,43 @@ def test_pipe_input_takes_a_value_a_key_and_value_or_a_record() -> None:
         source.pipe_input(value="named")
         source.pipe_input(TestRecord("r", "w", 5))
         assert sink.read_key_values_to_list() == [(None, "alone"), ("k", "v"), ("k", None), (None, "named"), ("r", "w")]
+
+
+def test_times_of_a_test_are_whole_numbers_of_ms() -> None:
+    seconds: Any = 1690451888.453
+    message = r"whole number of ms since the epoch, got 1690451888.453: write int\(1000 \* seconds\)"
+    with TopologyTestDriver(copy(), DEFAULTS) as driver:
+        source, sink = topics(driver)
+        calls: list[Callable[[], object]] = [
+            lambda: source.pipe_input("k", "v", seconds),
+            lambda: source.pipe_input(TestRecord("k", "v", seconds)),
+            lambda: source.pipe_key_value_list([("k", "v")], start_timestamp=seconds),
+            lambda: source.pipe_value_list(["v"], start_timestamp=seconds),
+            lambda: driver.pipe_bytes("in", b"k", b"v", seconds),
+            lambda: driver.create_input_topic("in", STRING, STRING, start_timestamp=seconds),
+            lambda: TopologyTestDriver(copy(), DEFAULTS, initial_wall_clock_ms=seconds),
+        ]
+        for call in calls:
+            with pytest.raises(TypeError, match=message):
+                call()
+        assert sink.is_empty()
+
+
+class Stamp(Processor):
+    """Forwards records with the time that is their value, in seconds."""
+
+    def process(self, record: Record[Any, Any]) -> None:
+        self.context.forward(record.with_timestamp(float(record.value)))  # type: ignore[arg-type]  # the mistake
+
+
+def test_a_processor_that_forwards_float_seconds_fails_at_its_own_line() -> None:
+    topology = Topology()
+    topology.add_source("S", "in").add_processor("P", Stamp, "S").add_sink("K", "out", "P")
+    with TopologyTestDriver(topology, DEFAULTS) as driver:
+        with pytest.raises(StreamsError) as failed:
+            driver.create_input_topic("in", STRING, STRING).pipe_input("k", "1690451888.453")
+        assert "got 1690451888.453" in str(failed.value.__cause__)
+        assert "record.with_timestamp(float(record.value))" in "".join(format_exception(failed.value.__cause__))
 
 
 def test_records_without_a_time_get_that_of_the_topic_which_advances() -> None:

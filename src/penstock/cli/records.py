@@ -15,6 +15,7 @@ from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock.durations import LATEST_MS
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
@@ -171,7 +172,7 @@ def _json_lines(source: TextIO, serdes: _Serdes) -> Iterator[_Line]:
                 f"got {line.rstrip()!r:.100}."
             )
         timestamp, headers = found.get("timestamp"), found.get("headers")
-        if timestamp is not None and (type(timestamp) is not int or timestamp < 0):
+        if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp <= LATEST_MS):
             raise StreamsError(f"Line {number} has the timestamp {timestamp!r:.100}: expected milliseconds since 1970.")
         yield _Line(
             from_json(serdes.key, serdes.topic, found.get("key")),

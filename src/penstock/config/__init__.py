@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -34,6 +35,12 @@ _SECRET_PARTS = (
 )
 
 _OWN_PREFIX = "penstock."
+
+_OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
+"""How the address of a service begins that Kubernetes gives to all pods of a namespace, in <SERVICE>_PORT."""
+
+_MISSPELT = 0.9
+"""How like a known variable another one has to be to stand for it, from 0 to 1: a letter or two are wrong."""
 
 FORMER_NAMES = {
     "cache.max.bytes.buffering": "statestore.cache.max.bytes",  # KIP-770
@@ -107,6 +114,23 @@ def did_you_mean(key: str, known: Iterable[str]) -> str:
     return f": did you mean {close[0]}?" if close else ""
 
 
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the keys that environment variables set; those that are empty set nothing."""
+    keys = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
+    found: dict[str, str] = {}
+    for variable, value in environment.items():
+        if not variable.startswith("PENSTOCK_") or not value.strip():
+            continue
+        if variable not in keys:
+            if close := get_close_matches(variable, keys, n=1, cutoff=_MISSPELT):
+                _warn_once(variable, "The environment variable %s is ignored: did you mean %s?", variable, close[0])
+        elif variable.endswith("_PORT") and _OF_KUBERNETES.match(value):
+            _warn_once(variable, "%s=%s is ignored: Kubernetes sets it for a service of that name.", variable, value)
+        else:
+            found[keys[variable]] = value
+    return found
+
+
 class StreamsConfig(ConfigConstants, Mapping[str, Any]):
     """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
     value gives its default."""
@@ -114,16 +138,20 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
     def __init__(self, values: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> None:
         """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
         cannot be."""
-        surroundings = os.environ if environment is None else environment
-        names = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
-        around = current_names({name: surroundings[each] for each, name in names.items() if each in surroundings})
-        given = {**around, **current_names(values or {})}
+        around = current_names(_from_environment(os.environ if environment is None else environment))
+        own = current_names(values or {})
+        given = {**around, **own}
         _check_known(given)
         self._given: dict[str, Any] = given
         self._values: dict[str, Any] = dict(given)
         for name, row in KEYS.items():
             value = given.get(name)
-            self._values[name] = row.default if value is None else row.parse(name, value)
+            try:
+                self._values[name] = row.default if value is None else row.parse(name, value)
+            except ConfigError as error:
+                if name not in own:
+                    raise ConfigError(f"{error} The environment variable {environment_name(name)} sets it.") from error
+                raise
 
     def __getitem__(self, key: str) -> Any:
         return self._values[key]

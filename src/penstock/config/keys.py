@@ -392,6 +392,13 @@ KEYS: Mapping[str, ConfigKey] = {
             "record by record.",
         ),
         ConfigKey(
+            "penstock.check.shared.values",
+            boolean,
+            False,
+            "low",
+            "Whether a node that changes a value in place which another branch receives too is an error; for tests.",
+        ),
+        ConfigKey(
             "penstock.checkpoint.dir",
             text,
             None,

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
 
 from penstock.extras import missing_from
+from penstock.serdes.objects import name_of
 
 try:
+    from confluent_kafka.schema_registry import (
+        SchemaRegistryClient,
+        dual_schema_id_deserializer,
+        prefix_schema_id_serializer,
+    )
     from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
+    from confluent_kafka.schema_registry.serde import SchemaId
     from confluent_kafka.serialization import SerializationContext
     from fastavro.read import SchemaResolutionError
 
+    from penstock.serdes.avro_types import check_type, converter, has_choices
+    from penstock.serdes.avro_values import AvroSchema
     from penstock.serdes.schema_registry import SchemaRegistrySerde
 except ModuleNotFoundError as error:
     raise missing_from("avro", error, "penstock.serdes.avro") from error
@@ -25,6 +36,9 @@ T = TypeVar("T")
 
 _NATIVE = (bytes, datetime, date, time, Decimal, UUID)
 """Types that Avro's logical types accept unchanged."""
+
+_LEAST_BYTES = 5
+"""Bytes of the id of a schema: AvroDeserializer expects more than these."""
 
 
 class AvroSerde(SchemaRegistrySerde[T]):
@@ -49,10 +63,16 @@ class AvroSerde(SchemaRegistrySerde[T]):
                 `basic.auth.user.info` ...); `mock://NAME` for one in memory.
             schema: the Avro schema, as JSON; None to read each record by the schema it was written with, and to write
                 by the latest schema in the registry (`use.latest.version`).
-            type: a dataclass, TypedDict or the like whose objects are written and read; None for dicts.
+            type: a dataclass, TypedDict, pydantic model or the like whose objects are written and read; None for dicts.
             is_key: whether it is for keys.
             config: further keys of confluent-kafka's AvroSerializer, such as `auto.register.schemas`.
+
+        Raises TypeError for a type that cannot be read.
         """
+        if type is not None:
+            check_type(type)
+            if schema is None and has_choices(type):
+                raise TypeError(f"AvroSerde needs the schema of {name_of(type)}, which has a union of several classes.")
         super().__init__(registry, is_key=is_key)
         self._schema = schema
         self._type = type
@@ -61,18 +81,92 @@ class AvroSerde(SchemaRegistrySerde[T]):
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's AvroSerializer."""
-        to_dict = (
-            None if self._type is None else lambda value, context: msgspec.to_builtins(value, builtin_types=_NATIVE)
-        )
+        write = _unchanged if self._schema is None else AvroSchema(self._schema).write
+        config = self._config if self._schema is not None else _checking_by_latest(self.client(), self._config)
+        wanted = self._type
+
+        def to_dict(value: Any, context: Any) -> Any:
+            written = write(value)
+            context.written = written if wanted is None else msgspec.to_builtins(written, builtin_types=_NATIVE)
+            return context.written
+
         serializer: Callable[[Any, SerializationContext], Any] = AvroSerializer(
-            self.client(), self._schema, to_dict, self._config
+            self.client(), self._schema, to_dict, config
         )
-        return serializer
+        return lambda value, context: _readable(serializer(value, context))
 
     def make_deserializer(self) -> Callable[[bytes, SerializationContext], Any]:
         """Return confluent-kafka's AvroDeserializer."""
-        from_dict = None if self._type is None else lambda fields, context: msgspec.convert(fields, self._type)
+        convert = _unchanged if self._type is None else converter(self._type)
+        client = self.client()
+        if self._schema is None:
+            schema_of = _schemas_in(client)
+
+            def read_id(data: bytes, context: Any, schema_id: SchemaId) -> Any:
+                payload = dual_schema_id_deserializer(data, context, schema_id)
+                context.read = schema_of(schema_id.id, schema_id.guid, _subject(context)).read
+                return payload
+
+            by_id: Callable[[bytes, SerializationContext], Any] = AvroDeserializer(
+                client,
+                from_dict=lambda value, context: convert(context.read(value)),
+                return_record_name=True,
+                conf={"schema.id.deserializer": read_id},
+            )
+            return by_id
+        schema = AvroSchema(self._schema)
+        read = schema.read if schema.has_choices else _unchanged
+        own = deepcopy if schema.has_container_defaults else _unchanged
         deserializer: Callable[[bytes, SerializationContext], Any] = AvroDeserializer(
-            self.client(), self._schema, from_dict
+            client, self._schema, lambda value, context: convert(read(own(value))), schema.has_choices
         )
         return deserializer
+
+
+def _readable(data: bytes | None) -> bytes | None:
+    """Return `data`; raises ValueError if confluent-kafka would not read it."""
+    if data is not None and len(data) <= _LEAST_BYTES:
+        raise ValueError(f"confluent-kafka reads no value of {len(data)} bytes: give the record a field")
+    return data
+
+
+def _checking_by_latest(client: SchemaRegistryClient, config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a configuration with which a value is checked by the schema that it has been written with."""
+    schema_of, write_id = _schemas_in(client), config.get("schema.id.serializer", prefix_schema_id_serializer)
+
+    def check_and_write_id(payload: bytes, context: Any, schema_id: SchemaId) -> bytes:
+        schema = schema_of(schema_id.id, schema_id.guid, _subject(context))
+        if schema.write(context.written) != context.written:
+            raise ValueError("a record in a union of several is written with its name, as in ('Name', {...})")
+        framed: bytes = write_id(payload, context, schema_id)
+        return framed
+
+    return {**config, "schema.id.serializer": check_and_write_id}
+
+
+def _schemas_in(client: SchemaRegistryClient) -> Callable[[int | None, UUID | None, str], AvroSchema]:
+    """Return the function that finds a schema in a registry, by one of its ids."""
+
+    @lru_cache(maxsize=1000)
+    def schema_of(id: int | None, guid: UUID | None, subject: str) -> AvroSchema:
+        schema = client.get_schema_by_guid(str(guid)) if id is None else client.get_schema(id, subject)
+        return AvroSchema(schema.schema_str or "", _references(client, schema))
+
+    return schema_of
+
+
+def _subject(context: SerializationContext) -> str:
+    return f"{context.topic}-{context.field}"
+
+
+def _references(client: SchemaRegistryClient, schema: Any) -> Mapping[str, Any]:
+    """Return the definitions that a schema refers to in other subjects of the registry."""
+    found: dict[str, Any] = {}
+    for reference in schema.references or ():
+        other = client.get_version(reference.subject, reference.version).schema
+        found.update(AvroSchema(other.schema_str or "", {**found, **_references(client, other)}).names)
+    return found
+
+
+def _unchanged(value: Any) -> Any:
+    return value

@@ -17,8 +17,9 @@ from uuid import UUID
 
 from penstock.record import Headers
 from penstock.serdes.api import Serde
-from penstock.serdes.json import JsonModel, JsonSerde, PydanticSerde, TypedJsonSerde
+from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
 from penstock.serdes.list import ListSerde
+from penstock.serdes.objects import is_model
 from penstock.serdes.primitive import (
     BooleanSerde,
     ByteBufferSerde,
@@ -194,7 +195,7 @@ class Serdes:
         """
         if type is None:
             return JsonSerde()
-        return PydanticSerde(type) if _is_json_model(type) else TypedJsonSerde(type)
+        return PydanticSerde(type) if is_model(type) else TypedJsonSerde(type)
 
     @overload
     @staticmethod
@@ -246,7 +247,7 @@ def serde_of_type(annotation: Any) -> Serde | None:
     make = _BY_TYPE.get(annotation) if isinstance(annotation, type | None) else None
     if make is not None:
         return make()
-    if _is_json_model(annotation):
+    if is_model(annotation):
         return PydanticSerde(annotation)
     if typing.is_typeddict(annotation) or (isinstance(annotation, type) and dataclasses.is_dataclass(annotation)):
         return TypedJsonSerde(annotation)
@@ -260,7 +261,3 @@ def serde_of_type(annotation: Any) -> Serde | None:
         others = [argument for argument in arguments if argument is not type(None)]
         return serde_of_type(others[0]) if len(others) == 1 else None
     return None
-
-
-def _is_json_model(type_: Any) -> bool:
-    return isinstance(type_, type) and issubclass(type_, JsonModel)

@@ -1,12 +1,17 @@
 """The serdes of JSON: plain values (by orjson), dataclasses and other typed classes (by msgspec), pydantic models (by
 their own methods: pydantic is not imported here).
 
-Which one a type has is decided in `serdes/factory.py`.
+Which one a type has is decided in `serdes/factory.py`. No serde of a class writes what it would not read as an equal
+object: a store or a repartition topic would keep bytes that end the application, or that have lost something.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import msgspec
 import orjson
@@ -14,8 +19,19 @@ import orjson
 from penstock.errors import SerializationError
 from penstock.record import Headers
 from penstock.serdes.api import Serde
+from penstock.serdes.objects import JsonModel, check_readable, field_names, is_written_by_alias, name_of
 
 T = TypeVar("T")
+
+_EQUAL_DIGITS = bytes.maketrans(b"123456789", 9 * b"0")
+_BEYOND_64_BITS = 19 * b"0"
+"""Digits, as zeros, of a number that may have more than 64 bits: orjson reads it as a float, and does not write it."""
+
+_WITHOUT_PARTS = frozenset({str, int, float, bool, bytes, type(None)})
+"""The types of most values, which are known at once to have no parts."""
+
+_QUOTED_FLOATS = re.compile(rb'"(NaN|-?Infinity)"')
+"""Floats that JSON has not, as Jackson writes and reads them."""
 
 
 class JsonSerde(Serde[Any]):
@@ -27,17 +43,21 @@ class JsonSerde(Serde[Any]):
     repeatable = True
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
+        """Return `value` as JSON; raises SerializationError for what JSON cannot hold, such as NaN."""
         try:
-            return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+            data = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
-            raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            if not any(isinstance(each, int) and each.bit_length() > 63 for each in _values_in(value)):
+                raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            data = _encoded(topic, _LARGE_NUMBERS, value)
+        return _without_nan(topic, value, data)
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
         """Return the JSON value; raises SerializationError when `data` is not JSON."""
         try:
-            return orjson.loads(data)
-        except orjson.JSONDecodeError as error:
+            may_be_large = _BEYOND_64_BITS in data.translate(_EQUAL_DIGITS)
+            return msgspec.json.decode(data) if may_be_large else orjson.loads(data)
+        except (orjson.JSONDecodeError, msgspec.DecodeError) as error:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r} as JSON: {error}.") from error
 
 
@@ -53,59 +73,99 @@ class TypedJsonSerde(Serde[T]):
         self.type = type
         self._encoder = msgspec.json.Encoder(order="deterministic")
         self._decoder = msgspec.json.Decoder(type)
+        parts = check_readable(type, f"Serdes.json({name_of(type)})")
+        keys = (part.key_type for part in parts if isinstance(part, msgspec.inspect.DictType))
+        self._has_other_keys = any(not isinstance(key, msgspec.inspect.StrType) for key in keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TypedJsonSerde, (self.type,)  # encoders cannot be pickled
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return `value` as JSON; raises SerializationError for what JSON cannot hold."""
+        """Return `value` as JSON; raises SerializationError for what would not be read as an equal object."""
         try:
-            return self._encoder.encode(value)
-        except (TypeError, ValueError) as error:
-            raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+            data = self._encoder.encode(_plain(value) if self._has_other_keys else value)
+        except (TypeError, ValueError, OverflowError):
+            data = _encoded(topic, self._encoder, value, _plain_with_sorted_sets)
+        try:
+            is_equal = self._decoder.decode(data) == value
+        except msgspec.DecodeError:
+            is_equal = False
+        return data if is_equal else self._checked(topic, value, data)
+
+    def _checked(self, topic: str, value: Any, data: bytes) -> bytes:
+        """Return the JSON of a value that is not simply equal to what is read; raises SerializationError if it has lost
+        something."""
+        if not all(map(_is_in_json, _values_in(value))):
+            data = _encoded(
+                topic, self._encoder, value, lambda each: _with_quoted_floats(_plain_with_sorted_sets(each))
+            )
+        try:
+            found = self._read(data)
+        except msgspec.DecodeError as error:
+            raise _not_read_back(topic, value, self.type, str(error)) from error
+        _check_read_back(topic, value, found, self.type)
+        return data
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return the object; raises SerializationError when `data` is not JSON of its class."""
         try:
-            return self._decoder.decode(data)
+            return self._read(data)
         except msgspec.DecodeError as error:
             raise SerializationError(_unreadable(topic, data, self.type, error)) from error
 
-
-@runtime_checkable
-class JsonModel(Protocol):
-    """The methods that are used of a pydantic model."""
-
-    @classmethod
-    def model_validate_json(cls, json_data: bytes) -> Self:
-        """Return the model that `json_data` describes; raises ValueError for any other."""
-        ...
-
-    def model_dump_json(self) -> str:
-        """Return the model as JSON."""
-        ...
+    def _read(self, data: bytes) -> T:
+        try:
+            return self._decoder.decode(data)
+        except msgspec.ValidationError:
+            if not _QUOTED_FLOATS.search(data):
+                raise
+        return msgspec.json.decode(data, type=self.type, strict=False)
 
 
 M = TypeVar("M", bound=JsonModel)
 
 
 class PydanticSerde(Serde[M]):
-    """Pydantic models as the JSON that they write themselves."""
+    """Pydantic models as the JSON that they write themselves, by their aliases and without computed fields."""
 
     uses_headers = False
 
     def __init__(self, model: type[M]) -> None:
         """Write and read objects of the class `model`."""
         self.type = model
+        self._by_alias = is_written_by_alias(model)
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the model as JSON; raises TypeError for anything but an object of the class."""
+        """Return the model as JSON; a dict is taken for the model that has its fields.
+
+        Raises:
+            TypeError: the value is not an object of the class, or a dict.
+            SerializationError: it would not be read as an equal object.
+        """
+        if isinstance(value, Mapping):
+            value = self._of_fields(topic, value)
         if not isinstance(value, self.type):
             raise TypeError(
                 f"Cannot write to {topic!r}: expected a {self.type.__name__}, got {type(value).__name__} "
                 f"{value!r:.100}; name another serde or convert the value."
             )
-        return value.model_dump_json().encode()
+        try:
+            data = value.model_dump_json(by_alias=self._by_alias, round_trip=True).encode()
+            found = self.type.model_validate_json(data)
+        except ValueError as error:
+            raise _not_read_back(topic, value, self.type, str(error)) from error
+        _check_read_back(topic, value, found, self.type)
+        return data
+
+    def _of_fields(self, topic: str, fields: Mapping[str, Any]) -> M:
+        try:
+            found = self.type.model_validate(fields)
+        except ValueError as error:
+            raise _not_read_back(topic, fields, self.type, str(error)) from error
+        written = {*found.model_dump(by_alias=self._by_alias, round_trip=True), *(field_names(self.type) or ())}
+        if not fields.keys() <= written:
+            raise _not_read_back(topic, fields, self.type, f"it has no field {min(fields.keys() - written)!r}")
+        return found
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> M:
         """Return the model; raises SerializationError when pydantic finds the data not valid."""
@@ -119,3 +179,119 @@ def _unreadable(topic: str, data: bytes, wanted: Any, error: Exception) -> str:
     is_named_tuple = isinstance(wanted, type) and issubclass(wanted, tuple)
     hint = " A NamedTuple is an array in JSON; a dataclass is an object." if is_named_tuple else ""
     return f"Cannot read {data[:100]!r} from {topic!r} as {wanted!r}: {error}.{hint}"
+
+
+_LARGE_NUMBERS = msgspec.json.Encoder(order="deterministic")
+
+
+def _encoded(
+    topic: str, encoder: msgspec.json.Encoder, value: Any, convert: Callable[[Any], Any] = lambda value: value
+) -> bytes:
+    try:
+        return encoder.encode(convert(value))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise SerializationError(f"Cannot write to {topic!r} as JSON: {error}.") from error
+
+
+def _without_nan(topic: str, value: Any, data: bytes) -> bytes:
+    """Return `data`; raises SerializationError if a null in it stands for a NaN or an infinity."""
+    if b"null" in data and orjson.loads(data) != value:
+        for each in _values_in(value):
+            if not _is_in_json(each):
+                raise SerializationError(
+                    f"Cannot write to {topic!r} as JSON: JSON has no {each}, and null would be read; write None, or "
+                    "leave such values out."
+                )
+    return data
+
+
+def _is_in_json(value: Any) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.to_builtins(value, str_keys=True, order="deterministic")
+
+
+def _plain_with_sorted_sets(value: Any) -> Any:
+    """Return `value` as msgspec would write it, and its sets sorted: msgspec cannot sort enums."""
+    return _plain(_with_sorted_sets(value))
+
+
+def _with_sorted_sets(value: Any) -> Any:
+    if isinstance(value, set | frozenset):
+        return sorted(map(_plain_with_sorted_sets, value), key=_LARGE_NUMBERS.encode)
+    if isinstance(value, Mapping):
+        return {name: _with_sorted_sets(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return list(map(_with_sorted_sets, value))
+    names = field_names(type(value)) or {}
+    return {written: _with_sorted_sets(getattr(value, name)) for name, written in names.items()} if names else value
+
+
+def _with_quoted_floats(value: Any) -> Any:
+    match value:
+        case dict():
+            return {name: _with_quoted_floats(part) for name, part in value.items()}
+        case list() | tuple():
+            return list(map(_with_quoted_floats, value))
+        case float() if math.isnan(value):
+            return "NaN"
+        case float() if math.isinf(value):
+            return "Infinity" if value > 0 else "-Infinity"
+        case _:
+            return value
+
+
+def _values_in(value: Any) -> Iterator[Any]:
+    """Yield what `value` holds that has no parts."""
+    parts = _parts_of_value(value)
+    if parts is None:
+        yield value
+    else:
+        for part in parts.values() if isinstance(parts, Mapping) else parts:
+            yield from _values_in(part)
+
+
+def _parts_of_value(value: Any) -> Mapping[Any, Any] | Sequence[Any] | None:
+    if type(value) in _WITHOUT_PARTS:
+        return None
+    if isinstance(value, dict):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return list(value)
+    names = field_names(type(value))
+    if names is not None:
+        return {name: getattr(value, name) for name in names}
+    return value if isinstance(value, Mapping) else None
+
+
+def _check_read_back(topic: str, value: Any, found: Any, wanted: Any) -> None:
+    if not (found == value or _is_same(value, found)):
+        raise _not_read_back(topic, value, wanted, f"it would be read as {found!r:.200}")
+
+
+def _is_same(value: Any, found: Any) -> bool:
+    """Return whether `found` has all that `value` has: classes may define no equality, lists may stand for tuples, and
+    defaults for what a dict left out."""
+    parts, others = _parts_of_value(value), _parts_of_value(found)
+    if parts is None or others is None or isinstance(value, set | frozenset):
+        return _is_same_single(value, found)
+    if isinstance(parts, Mapping) and isinstance(others, Mapping):
+        return all(name in others and _is_same(part, others[name]) for name, part in parts.items())
+    both_are_sequences = not isinstance(parts, Mapping) and not isinstance(others, Mapping)
+    return both_are_sequences and len(parts) == len(others) and all(map(_is_same, parts, others))
+
+
+def _is_same_single(value: Any, found: Any) -> bool:
+    if isinstance(value, datetime) and isinstance(found, datetime) and value.tzinfo and found.tzinfo:
+        # In the hour that a clock is set back by, a time is unequal to all times of other zones.
+        return value.astimezone(UTC) == found.astimezone(UTC)
+    return bool(value == found or (value != value and found != found))  # NaN is unequal to itself
+
+
+def _not_read_back(topic: str, value: Any, wanted: Any, reason: str) -> SerializationError:
+    return SerializationError(
+        f"Cannot write {value!r:.200} to {topic!r} as {name_of(wanted)}, for it could not be read again: {reason}. "
+        "Change the value or the class, or write it with a serde of your own."
+    )

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from numbers import Integral, Real
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
@@ -187,16 +188,29 @@ class _NumberSerde(Serde[N], Generic[N]):
     repeatable = True
     _format: struct.Struct
     _python_type: type[N]
+    _accepted: type = Integral
     _kafka_name: str
 
     def serialize(self, topic: str, value: Any, headers: Headers = ()) -> bytes:
-        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range."""
-        if not isinstance(value, self._python_type) or isinstance(value, bool):
-            raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
+        """Return the number big-endian; raises TypeError for another type, SerializationError if it is out of range.
+
+        An int is a float too, as for type checkers, and numpy's scalars are numbers, if nothing is lost.
+        """
         try:
-            return self._format.pack(value)
+            number = value if isinstance(value, self._python_type) else self._exactly(topic, value)
+            if isinstance(value, bool):
+                raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
+            return self._format.pack(number)
         except (struct.error, OverflowError) as error:
             raise SerializationError(f"Cannot write {value} to {topic!r} as {self._kafka_name}: {error}.") from error
+
+    def _exactly(self, topic: str, value: Any) -> N:
+        make: Callable[[Any], N] = self._python_type
+        if isinstance(value, self._accepted):
+            number = make(value)
+            if self._format.unpack(self._format.pack(number))[0] == value or value != value:  # NaN is unequal to itself
+                return number
+        raise TypeError(_wrong_type(topic, self._python_type.__name__, value))
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> N:
         """Return the number; raises SerializationError when `data` has another size."""
@@ -260,6 +274,7 @@ class FloatSerde(_NumberSerde[float]):
     """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); what is read back has their precision."""
 
     unchanging_types = frozenset()
+    _accepted = Real
     _format, _python_type, _kafka_name = struct.Struct(">f"), float, "Float"
 
 
@@ -267,6 +282,7 @@ class DoubleSerde(_NumberSerde[float]):
     """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
 
     unchanging_types = frozenset({float})
+    _accepted = Real
     _format, _python_type, _kafka_name = struct.Struct(">d"), float, "Double"
 
 

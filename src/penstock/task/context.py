@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds
+from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
@@ -319,7 +319,7 @@ class NodeContext:
         interval_ms = milliseconds(interval_ms, "interval")
         if interval_ms < MINIMUM_INTERVAL_MS:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")
-        if start_time_ms is not None and start_time_ms < 0:
+        if start_time_ms is not None and timestamp_ms(start_time_ms, "start_time_ms") < 0:
             raise ValueError("The minimum supported start time is Instant.EPOCH.")
         now = self._task.stream_time if punctuation_type is PunctuationType.STREAM_TIME else self._task.wall_clock
         if start_time_ms is not None:

@@ -24,8 +24,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from penstock.durations import timestamp_ms
 from penstock.errors import StreamsError
 from penstock.metrics.drop_reasons import DropReason
+from penstock.plan.user_lines import function_line
 from penstock.processor.timestamps import (
     TimestampExtractor,
     fail_on_invalid_timestamp,
@@ -355,14 +357,16 @@ class PartitionGroup:
                 failure.add_note(told_cause(error, name, name))
                 raise failure from error
             try:
-                partition_time = max(partition_time, time)
-            except TypeError as error:
+                time = timestamp_ms(time, "a timestamp")
+            except (TypeError, ValueError) as error:
                 failure = StreamsError(
                     f"The timestamp extractor of {name} returned {time!r} for the record at topic {partition.topic}, "
                     f"partition {partition.partition}, offset {offset}: expected a whole number of ms since the epoch."
                 )
                 failure.failed_record = self._failed(record)
+                failure.add_note(f"{error}\n  {function_line(extractor)}")
                 raise failure from error
+            partition_time = max(partition_time, time)
             extracted.append(time)
         timestamps = np.array(extracted, np.int64)
         result = RecordBatch(batch.keys, batch.values, timestamps, batch.offsets, batch.headers)

@@ -42,6 +42,7 @@ from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
+from penstock.task.shared_values import SharedValues
 from penstock.windows import Windowed
 
 _log = limit_rate(logging.getLogger(__name__))
@@ -361,6 +362,11 @@ class ProcessorTopology:
                     node = SinkNode(node_spec, task, collector, sender, errors)
                     self._connect(node, node_spec.parents, by_name)
             by_name[node_spec.name] = node
+        if task.config["penstock.check.shared.values"]:
+            shared = SharedValues(task)
+            for each in by_name.values():
+                if not isinstance(each, SourceNode):
+                    shared.watch(each)
 
     def before_each(self, name: str, call: Callable[[Record[Any, Any]], None]) -> bool:
         """Call `call` with each record that a node is about to process alone; return False for a source, which

@@ -159,7 +159,7 @@ class StreamTask:
             self._collector,
             DeadLetterSink(sender),
             self._errors,
-            config["penstock.execution"] == "auto",
+            config["penstock.execution"] == "auto" and not config["penstock.check.shared.values"],
             self._punctuate_stream_time,
         )
 

@@ -16,7 +16,7 @@ from typing import Any
 from penstock.client.keys import check_client_keys
 from penstock.clock import MockClock, SystemClock
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds
+from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.host.inline import InlineHost, ProducedRecord
 from penstock.log_limits import forget_lines
 from penstock.metrics import Metric, MetricName
@@ -70,7 +70,7 @@ class TopologyTestDriver:
         checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
         check_client_keys(checked)
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
-        self._clock = MockClock(start)
+        self._clock = MockClock(timestamp_ms(start, "initial_wall_clock_ms"))
         self._host = InlineHost(built_topology(topology, checked.required("application.id")), checked, self._clock)
         self._queues: dict[str, deque[ProducedRecord]] = {}
         forget_lines()  # a test sees the lines of its own records
@@ -97,6 +97,7 @@ class TopologyTestDriver:
             ValueError: auto_advance_ms is negative.
         """
         start = self._clock.milliseconds() if start_timestamp is None else start_timestamp
+        start = timestamp_ms(start, "start_timestamp")
         advance_ms = milliseconds(auto_advance_ms, "auto_advance_ms")
         return TestInputTopic(self, topic, key_serde, value_serde, start, advance_ms)
 
@@ -116,7 +117,7 @@ class TopologyTestDriver:
         Raises ValueError for a topic that the topology does not read, StreamsError when a processor fails.
         """
         try:
-            self._host.pipe(topic, key, value, timestamp, headers)
+            self._host.pipe(topic, key, value, timestamp_ms(timestamp, "timestamp"), headers)
         finally:
             self._collect()
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds
+from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import PunctuationType, Punctuator
@@ -185,11 +185,11 @@ class MockProcessorContext:
 
     def set_current_stream_time_ms(self, time_ms: int) -> None:
         """Set the stream time (ms)."""
-        self._stream_time_ms = time_ms
+        self._stream_time_ms = timestamp_ms(time_ms, "time_ms")
 
     def set_current_system_time_ms(self, time_ms: int) -> None:
         """Set the wall-clock time (ms)."""
-        self._system_time_ms = time_ms
+        self._system_time_ms = timestamp_ms(time_ms, "time_ms")
 
     def add_state_store(self, store: StoreBuilder | StateStore) -> Any:
         """Give the processor a store, and return it: one of the test's own, or one that `store` describes, kept in

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from penstock.durations import timestamp_ms
 from penstock.record import Headers
 
 K = TypeVar("K")
@@ -16,7 +17,7 @@ class TestRecord(Generic[K, V]):
     """A record to pipe in, or one that was read (Kafka class: TestRecord).
 
     timestamp: ms since the epoch; None in a record to pipe in: the time of the input topic. Raises ValueError when it
-    is negative.
+    is negative, TypeError when it is no whole number.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes classes named Test... for tests
@@ -27,5 +28,8 @@ class TestRecord(Generic[K, V]):
     headers: Headers = ()
 
     def __post_init__(self) -> None:
-        if self.timestamp is not None and self.timestamp < 0:
+        if self.timestamp is None:
+            return
+        object.__setattr__(self, "timestamp", timestamp_ms(self.timestamp, "timestamp"))
+        if self.timestamp < 0:
             raise ValueError(f"Invalid timestamp: {self.timestamp}. Timestamp should always be non-negative or None.")

@@ -104,6 +104,7 @@ class TestInputTopic(Generic[K, V]):
 
         Raises:
             ValueError: the topology does not read the topic, or the timestamp is negative.
+            TypeError: the timestamp is no whole number, such as the float seconds of time.time().
             StreamsError: a processor failed.
         """
         if isinstance(key, TestRecord):
@@ -155,7 +156,8 @@ class TestInputTopic(Generic[K, V]):
         Args:
             frame: anything with `__arrow_c_stream__` or `__dataframe__`, which is read a batch of rows at a time.
             key: the column of the keys; several make a dict. None: the column `key`, null keys without it.
-            value: the column of the values; several make a dict. None: the column `value`.
+            value: the column of the values; several make a dict. None: the column `value`. Serdes of dataclasses and
+                pydantic models take dicts.
             timestamp: the column of the timestamps, ms or a type of time (without a zone in UTC). None: the column
                 `timestamp`. Rows without one have the time of this topic, which then advances by auto_advance_ms.
             headers: the column of the headers: lists of `key` and `value`, or maps. None: the column `headers`.

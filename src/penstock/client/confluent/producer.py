@@ -12,6 +12,7 @@ from penstock.client.confluent.connection import Connection, drained, nothing_to
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
+from penstock.durations import timestamp_ms
 from penstock.errors import KafkaError, counted
 from penstock.record import Headers, TopicPartition
 
@@ -54,7 +55,7 @@ class ConfluentProducer:
         self._topic = topic
         extra: dict[str, Any] = {"headers": list(headers)} if headers else {}
         if timestamp is not None:
-            extra["timestamp"] = timestamp
+            extra["timestamp"] = timestamp_ms(timestamp, f"the timestamp of a record for {topic}")
         deadline = time.monotonic() + self._connection.timeout
         while True:
             try:

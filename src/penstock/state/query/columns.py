@@ -3,8 +3,8 @@ row for each entry or record. Knows no Spark.
 
 Columns of a store: `partition`, where all partitions are read; `key`; `window_start` and `window_end` of windows and
 sessions; `value`; `timestamp`, where the store keeps one. Records have `headers` too. Keys and values have the types of
-their serdes: numbers, texts, booleans and bytes as such, UUIDs and JSON as text, everything else as the bytes that the
-serde writes.
+their serdes: numbers, texts, booleans and bytes as such, UUIDs and JSON as text, objects of dataclasses and pydantic
+models as structs (structs.py), everything else as the bytes that the serde writes.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from penstock.serdes.primitive import (
 )
 from penstock.serdes.windowed import WindowedSerde
 from penstock.state.key_value_store import TypedKeyValueStore
+from penstock.state.query.structs import struct_of
 from penstock.state.query.values import plain_of
 from penstock.state.session_store import TypedSessionStore
 from penstock.state.typed_store import TypedStore
@@ -232,6 +233,9 @@ def _of_serde(name: str, serde: Serde, part: Part) -> Column:
         return Column(name, *plain, part, part)
     if isinstance(serde, UUIDSerde):
         return Column(name, "string", pa.string(), part, _unless_none(part, str))
+    struct = struct_of(serde.type) if isinstance(serde, TypedJsonSerde | PydanticSerde) else None
+    if struct is not None:
+        return Column(name, struct.ddl, struct.type, part, _unless_none(part, struct.convert))
     if isinstance(serde, _JSON):
         return Column(
             name, "string", pa.string(), part, _unless_none(part, lambda each: serde.serialize(name, each).decode())

@@ -31,7 +31,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.types import BinaryType, StringType
+from pyspark.sql.types import BinaryType, NumericType, StringType
 
 from penstock.background import in_background
 from penstock.client.api import Admin, NewTopic
@@ -287,7 +287,7 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
     """Return the rows of `frame` as they are written to `topic`: key and value as bytes, the timestamp in ms, and null
     for headers and a partition that are not there.
 
-    Raises StreamsError if there is no value, or if key or value are not strings or binary.
+    Raises StreamsError if there is no value, if key or value are not strings or binary, or if timestamps are numbers.
     """
     types = {field.name: field.dataType for field in frame.schema}
     bytes_like = all(isinstance(types[name], StringType | BinaryType) for name in ("key", "value") if name in types)
@@ -296,6 +296,13 @@ def columns(frame: DataFrame, topic: str) -> DataFrame:
             f"The DataFrame for {topic} must have a column value, and may have a column key, each a string or binary; "
             f"it is {frame.schema.simpleString()}. Make them, for example with "
             'data_frame.selectExpr("CAST(id AS STRING) AS key", "to_json(struct(*)) AS value").'
+        )
+
+    if isinstance(types.get("timestamp"), NumericType):
+        raise StreamsError(
+            f"The DataFrame for {topic} has timestamps of the type {types['timestamp'].simpleString()}, of which "
+            "Spark would make seconds: expected a timestamp. Make it of ms, for example with "
+            'data_frame.withColumn("timestamp", f.timestamp_millis("timestamp")).'
         )
 
     def column(name: str, otherwise: Column) -> Column:
