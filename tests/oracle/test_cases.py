@@ -27,7 +27,7 @@ LEAST_RUN = {
     "naming": 139,
     "optimisation": 135,
     "processor": 77,
-    "record_context": 203,
+    "record_context": 205,
     "session_windows": 67,
     "sliding_windows": 57,
     "stateless": 92,
