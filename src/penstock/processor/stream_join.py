@@ -108,6 +108,7 @@ class StreamStreamOuterJoin(Processor):
         """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
+        self._waits_ms = side.windows.grace_period_ms
         self._left, self._keeps_this, self._keeps_other = side.left, side.keeps_this, side.keeps_other
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
 
@@ -146,7 +147,7 @@ class StreamStreamOuterJoin(Processor):
                     self._waiting.put(waiting, None)
             forward(Record(key, joiner(key, value, other_value), max(timestamp, other_timestamp), headers))
         if alone:
-            if time_to < stream_time:
+            if time_to + self._waits_ms < stream_time:
                 forward(Record(key, joiner(key, value, None), timestamp, headers))
             else:
                 clocks.lower_min_time(timestamp)
