@@ -153,3 +153,9 @@ def test_what_is_no_windowed_key_is_refused() -> None:
         serde.serialize("t", "a")
     with pytest.raises(SerializationError, match="at least 16 bytes"):
         serde.deserialize("t", b"short")
+
+
+def test_no_bytes_are_no_windowed_key() -> None:
+    serde = WindowedSerdes.session_windowed(Serdes.string())
+    assert serde.deserialize("t", b"") is None
+    assert serde.deserialize_column("t", [b"", None]) == [None, None]

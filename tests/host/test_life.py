@@ -95,6 +95,7 @@ def test_an_error_of_a_user_function_is_one_readable_error_and_nothing_is_writte
     message = str(caught.value)
     assert "KSTREAM-MAPVALUES-0000000001" in message
     assert f"topic={source}, partition=1, offset=2" in message
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
     notes = "\n".join(caught.value.__notes__)
     assert "ZeroDivisionError: division by zero" in notes
     assert "str(1 / int(value))" in notes

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 if not __package__:  # run as a script: the root of the repository is not on the path
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.oracle.interpreter import case_runner, divergences, errors, threads_host
+from tests.oracle.interpreter import case_runner, divergences, errors, kafka_faults, threads_host
 from tests.oracle.interpreter.comparison import differences
 
 Case = dict[str, Any]
@@ -78,7 +78,7 @@ class Tally:
         if not found:
             self.passed += 1
             self.by_commits += not outcome.of_kafka
-        elif divergences.diverges(case):
+        elif divergences.diverges(case) or kafka_faults.explain(case):
             self.divergent += 1
         else:
             self.failed += 1

@@ -110,6 +110,27 @@ def test_an_inner_join_finds_every_pair_that_is_near_enough(rows: list[Row], win
     assert [time for *_, time in got] == sorted(time for *_, time in got)
 
 
+@st.composite
+def late_rows(draw: st.DrawFn) -> list[Row]:
+    """Rows of both topics in any order, none later than a grace period of 100 ms; every value is there once."""
+    drawn = draw(st.lists(st.tuples(st.sampled_from([LEFT, RIGHT]), KEYS, st.integers(0, 60)), max_size=25))
+    return [(topic, key, f"{topic[0]}{number}", time) for number, (topic, key, time) in enumerate(drawn)]
+
+
+@given(late_rows(), st.builds(JoinWindows, st.integers(0, 9), st.integers(0, 9), st.just(100)), st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_within_the_grace_period_a_record_that_meets_one_has_no_result_without(
+    rows: list[Row], windows: JoinWindows, outer: bool
+) -> None:
+    left, right = ([row for row in rows if row[0] == topic] for topic in (LEFT, RIGHT))
+    pairs = [(one[2], other[2]) for one in left for other in right if met(windows, one, other)]
+    alone = {row[2] for row in [*left, *(right if outer else [])]} - {value for each in pairs for value in each}
+    expected = [pair(*each) for each in pairs] + [pair(v, None) if v and v[0] == "l" else pair(None, v) for v in alone]
+    flush = [(topic, "flush", f"{topic[0]}!", 1000) for topic in (LEFT, RIGHT)]
+    got = run(stream_join("outer_join" if outer else "left_join", windows), [*rows, *flush])
+    assert sorted(value or "" for key, value, _ in got if key != "flush") == sorted(expected)
+
+
 @given(ordered_rows(), WINDOWS, st.sampled_from(["left_join", "outer_join"]))
 @settings(max_examples=60, deadline=None)
 def test_an_outer_join_has_each_record_that_meets_none_once_when_its_window_is_over(

@@ -1,13 +1,21 @@
-"""Where in the user's program a node or a store was made, or a function is."""
+"""Where in the user's program a node or a store was made, a function is, and where one has failed."""
 
 from __future__ import annotations
 
 import inspect
+import site
 import sys
+import sysconfig
+import traceback
 from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 _OWN = __name__.partition(".")[0]
+_NOT_CALLED = frozenset((_OWN, "pyspark", "py4j"))
+"""Packages that call the functions of users."""
+_LINES = 8
 
 
 def calling_line() -> str | None:
@@ -31,3 +39,52 @@ def function_line(function: Callable[..., Any]) -> str:
 def made_at(line: str | None) -> str:
     """Return what follows the name of a node or a store that was made at `line`; nothing if the line is not known."""
     return "" if line is None else f" (created at {line})"
+
+
+def failing_line(error: BaseException) -> str | None:
+    """Return the line of the user's program in which `error` was raised, as a traceback shows it; None if there is
+    none.
+
+    The innermost line is often one of a library that the user's function calls, so lines of installed packages do not
+    count. In a program that is installed itself, it is the innermost line of the package that was called first.
+    """
+    called = _called(error)
+    if not called:
+        return None
+    first = called[0][1]
+    own = [line for line, _ in called if line.line and not is_installed(Path(line.filename))]
+    found = (own or [line for line, package in called if package == first])[-1]
+    return f'File "{found.filename}", line {found.lineno}, in {found.name}: {found.line}'
+
+
+def called_lines(error: BaseException) -> str:
+    """Return the lines of the user and of libraries that led to `error`, as a traceback shows them; of many the first
+    ones, which are the user's, and the last ones."""
+    lines = traceback.format_list([line for line, _ in _called(error)])
+    if len(lines) > 2 * _LINES:
+        lines = [*lines[:_LINES], f"  [{len(lines) - 2 * _LINES} lines are left out]\n", *lines[-_LINES:]]
+    return "".join(lines).rstrip()
+
+
+def _called(error: BaseException) -> list[tuple[traceback.FrameSummary, str]]:
+    """Return the lines that led to `error`, each with its package, without those of Penstock and of Spark's workers."""
+    trace = error.__traceback__
+    return [
+        (line, package)
+        for (frame, _), line in zip(traceback.walk_tb(trace), traceback.extract_tb(trace), strict=True)
+        if (package := frame.f_globals.get("__name__", "").partition(".")[0]) not in _NOT_CALLED
+        and not line.filename.startswith("<frozen")
+    ]
+
+
+def is_installed(path: Path) -> bool:
+    """Return whether a file belongs to Python or to an installed package."""
+    resolved = path.resolve()
+    return any(resolved.is_relative_to(place) for place in _installed())
+
+
+@lru_cache(maxsize=1)
+def _installed() -> tuple[Path, ...]:
+    paths = sysconfig.get_paths()
+    places = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], site.getusersitepackages())
+    return tuple(Path(place).resolve() for place in (*places, *site.getsitepackages()))

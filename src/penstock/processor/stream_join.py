@@ -17,7 +17,7 @@ from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
 from penstock.record import NO_TIMESTAMP, Record
-from penstock.state.api import KeyValueStore
+from penstock.state.api import EngineKeyValueStore
 from penstock.state.windowed_api import EngineWindowStore, WindowStore
 from penstock.windows import LONG_MAX, JoinWindows
 
@@ -108,6 +108,7 @@ class StreamStreamOuterJoin(Processor):
         """Join by the rules of `side`."""
         self._side = side
         self._before, self._after = side.before_ms, side.after_ms
+        self._waits_ms = side.windows.grace_period_ms
         self._left, self._keeps_this, self._keeps_other = side.left, side.keeps_this, side.keeps_other
         self._joiner = keyed_joiner(side.joiner, side.with_key, reverse=not side.left)
 
@@ -117,7 +118,7 @@ class StreamStreamOuterJoin(Processor):
         assert self._side.outer_store is not None
         self._engine = cast(EngineContext, context)
         self._other: EngineWindowStore = context.get_state_store(self._side.other_store)
-        self._waiting: KeyValueStore = context.get_state_store(self._side.outer_store)
+        self._waiting: EngineKeyValueStore = context.get_state_store(self._side.outer_store)
         self._clocks = _SharedTimeTracker(self._engine, self._side.join_name)
         self._interval = EmissionInterval(self._engine, self._side.join_name, self._emit_non_joined)
 
@@ -146,7 +147,7 @@ class StreamStreamOuterJoin(Processor):
                     self._waiting.put(waiting, None)
             forward(Record(key, joiner(key, value, other_value), max(timestamp, other_timestamp), headers))
         if alone:
-            if time_to < stream_time:
+            if time_to + self._waits_ms < stream_time:
                 forward(Record(key, joiner(key, value, None), timestamp, headers))
             else:
                 clocks.lower_min_time(timestamp)
@@ -165,11 +166,12 @@ class StreamStreamOuterJoin(Processor):
         clocks, windows = self._clocks, self._side.windows
         stream_time = clocks.stream_time
         min_time = LONG_MAX
-        forwarded: tuple[int, bool, Any] | None = None
+        forwarded: bytes | None = None
         left_open = right_open = False
         try:
-            with self._waiting.all() as entries:
-                for (min_time, left, key), values in entries:
+            with self._waiting.entries() as entries:
+                for entry_key, values in entries:
+                    min_time, left, key = self._waiting.deserialize_key(entry_key)
                     if left_open and right_open:
                         break
                     look_back = windows.after_ms if left else windows.before_ms
@@ -181,12 +183,12 @@ class StreamStreamOuterJoin(Processor):
                     for _, value in values:
                         this, other = (value, None) if left is self._left else (None, value)
                         self.context.forward(Record(key, self._joiner(key, this, other), min_time, record.headers))
-                        if forwarded is not None:
-                            self._waiting.put(forwarded, None)  # only now: where the next one fails, Kafka keeps it
+                        if forwarded is not None:  # only now: where the next one fails, Kafka keeps it
+                            self._waiting.delete_entry(forwarded)
                         forwarded = None
-                    forwarded = min_time, left, key
+                    forwarded = entry_key
             if forwarded is not None:
-                self._waiting.put(forwarded, None)
+                self._waiting.delete_entry(forwarded)
         finally:
             clocks.set_min_time(min_time)
 

@@ -17,7 +17,7 @@ from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import NO_METADATA, Record
 from penstock.serdes.buffer import BufferKey, BufferValue
-from penstock.state.api import KeyValueStore, RecordContext
+from penstock.state.api import EngineKeyValueStore, RecordContext
 from penstock.windows import LONG_MAX
 
 _MAX_SEQUENCE = 0x7FFFFFFF
@@ -112,7 +112,7 @@ class StreamTableGraceJoin(StreamTableJoin):
     def init(self, context: ProcessorContext) -> None:
         """Prepare the look-up, and get the buffer and its clock."""
         super().init(context)
-        self._buffer: KeyValueStore = context.get_state_store(self._buffer_name)
+        self._buffer: EngineKeyValueStore = context.get_state_store(self._buffer_name)
         self._metadata = self._engine.processor_metadata()
         self._stream_time = ObservedStreamTime(self._metadata, self._buffer_name)
         self._sequence_entry = f"{self._buffer_name}/sequence"
@@ -158,14 +158,15 @@ class StreamTableGraceJoin(StreamTableJoin):
     def _join_due(self, due: int) -> None:
         """Join the records with timestamps up to `due` (ms), each in the context in which it came."""
         min_time = LONG_MAX
-        with self._buffer.all() as waiting:
-            for place, (timestamp, headers, position, value) in waiting:
-                if place.timestamp > due:
-                    min_time = place.timestamp
+        with self._buffer.entries() as waiting:
+            for entry_key, (timestamp, headers, position, value) in waiting:
+                if timestamp > due:
+                    min_time = timestamp
                     break
+                key = self._buffer.deserialize_keys([entry_key], [headers])[0].key
                 with self._engine.in_stored_record_context(RecordContext(timestamp, headers, position)):
-                    self._join(Record(place.key, value, timestamp, headers), place.key)
-                self._buffer.delete(place)
+                    self._join(Record(key, value, timestamp, headers), key)
+                self._buffer.delete_entry(entry_key)
         self._metadata[self._min_time_entry] = min_time
 
 

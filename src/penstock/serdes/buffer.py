@@ -102,7 +102,7 @@ class BufferValueSerde(Serde[BufferValue]):
         )
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> BufferValue:
-        """Return the value."""
+        """Return the value; the serde is shown the headers of the record that waits, as in Kafka since 4.4."""
         timestamp, offset = _LONGS.unpack_from(data)
         source, at = _next(data, _LONGS.size)
         partition, count = struct.unpack_from(">ii", data, at)
@@ -116,8 +116,10 @@ class BufferValueSerde(Serde[BufferValue]):
         if value is None:
             raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: a waiting record has a value.")
         metadata = RecordMetadata(None if source is None else source.decode(), partition, offset)
-        plain = inner_serde(self._value_serde, "value").deserialize(topic, value, headers)
-        return BufferValue(timestamp, tuple(read), metadata, plain)
+        own = tuple(read)
+        return BufferValue(
+            timestamp, own, metadata, inner_serde(self._value_serde, "value").deserialize(topic, value, own)
+        )
 
 
 def _sized(data: bytes | None) -> bytes:

@@ -215,9 +215,8 @@ class _NumberSerde(Serde[N], Generic[N]):
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> N:
         """Return the number; raises SerializationError when `data` has another size."""
         if len(data) != self._format.size:
-            raise SerializationError(
-                f"Size of data received by {self._kafka_name}Deserializer is not {self._format.size}"
-            )
+            name = "" if self._kafka_name == "Double" else self._kafka_name  # as Kafka says it
+            raise SerializationError(f"Size of data received by {name}Deserializer is not {self._format.size}")
         number: N = self._format.unpack(data)[0]
         return number
 

@@ -63,8 +63,11 @@ class WindowedSerde(Serde):
             )
         return self.inner.serialize(topic, value.key, headers) + self._write_window(value.window)
 
-    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Windowed[Any]:
-        """Return the Windowed; raises SerializationError when `data` is too short for a window."""
+    def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> Any:
+        """Return the Windowed, None for no bytes, as Kafka does; raises SerializationError when `data` is too short for
+        a window."""
+        if not data:
+            return None
         split = len(data) - self.window_size
         if split < 0:
             raise SerializationError(

@@ -445,7 +445,23 @@ class EngineColumnStore(EngineStore, Protocol):
 
 
 class EngineKeyValueStore(KeyValueStore, EngineStore, Protocol):
-    """A key-value store as operators and tasks see it."""
+    """A key-value store as operators and tasks see it.
+
+    What waits in a store is removed by the bytes of its key: a serde need not write the same bytes again for what it
+    has read, or under the headers of another record.
+    """
+
+    def entries(self) -> KeyValueIterator:
+        """Return all entries in the order of their keys, which are bytes."""
+        ...
+
+    def deserialize_key(self, key: bytes) -> Any:
+        """Return the key that the bytes of an entry stand for."""
+        ...
+
+    def delete_entry(self, key: bytes) -> None:
+        """Remove the entry with a key of these bytes."""
+        ...
 
 
 class EngineTimestampedKeyValueStore(EngineKeyValueStore, EngineColumnStore, Protocol):

@@ -34,6 +34,8 @@ class TypedKeyValueStore(TypedStore, StoreTable):
         "all": "all",
         "reverse_all": "all",
         "prefix_scan": "prefix-scan",
+        "entries": "all",
+        "delete_entry": "put",
     }
     _column_calls: ClassVar[Mapping[str, str]] = {"get_columns": "get", "put_columns": "put"}
 
@@ -111,6 +113,22 @@ class TypedKeyValueStore(TypedStore, StoreTable):
         self._check_open()
         return self._below.approximate_num_entries()
 
+    # ---------- what joins call: entries by their serialised keys
+
+    def entries(self) -> TypedIterator:
+        """As `all`, but each key is its bytes: they find the entry, whatever the serde would write for the key."""
+        self._check_open()
+        return TypedIterator(self, self._below.range(None, None, False), _as_it_is, self._serdes.deserialize_value)
+
+    def deserialize_key(self, key: bytes) -> Any:
+        """Return the key that `key`, the bytes of an entry, stands for; raises what the serde does."""
+        return self._serdes.deserialize_key(key)
+
+    def delete_entry(self, key: bytes) -> None:
+        """Remove the entry whose serialised key is `key`."""
+        self._check_open()
+        self._below.put(key, None)
+
     # ---------- what processors call: columns
 
     def serialize_keys(self, keys: Sequence[Any]) -> list[bytes | None]:
@@ -151,3 +169,7 @@ class TypedKeyValueStore(TypedStore, StoreTable):
 
 class TypedTimestampedKeyValueStore(TypedKeyValueStore):
     """A key-value store whose values are ValueAndTimestamp."""
+
+
+def _as_it_is(key: bytes) -> bytes:
+    return key

@@ -157,10 +157,11 @@ class TimeOrderedChangeBuffer(TypedStore):
         return cast("list[bytes]", serialized), new, old
 
     def deserialize_changes(self, updates: Sequence[WaitingUpdate]) -> tuple[list[Any], list[Change]]:
-        """Return the keys and the changes of `updates`."""
-        keys = self._serdes.deserialize_keys([update.key for update in updates])
-        new, _ = self._serdes.deserialize_values([update.change.new_value for update in updates])
-        old, _ = self._serdes.deserialize_values([update.change.old_value for update in updates])
+        """Return the keys and the changes of `updates`, the serdes being shown the headers of their records."""
+        headers = [update.change.context.headers for update in updates] if self.uses_headers else None
+        keys = self._serdes.deserialize_keys([update.key for update in updates], headers)
+        new, _ = self._serdes.deserialize_values([update.change.new_value for update in updates], headers)
+        old, _ = self._serdes.deserialize_values([update.change.old_value for update in updates], headers)
         return keys, named_tuples(Change, new, old, repeat(True))
 
     def buffers(self, key: Any) -> bool:
@@ -171,19 +172,20 @@ class TimeOrderedChangeBuffer(TypedStore):
         """Return the value that a waiting `key` had before its first update, with NO_TIMESTAMP, None if it had none or
         does not wait."""
         update = self._waiting(self._serialize_key(key))
-        value = None if update is None else self._serdes.deserialize_value(update.change.prior_value)
+        if update is None:
+            return None
+        headers = [update.change.context.headers] if self.uses_headers else None
+        (value,), _ = self._serdes.deserialize_values([update.change.prior_value], headers)
         return None if value is None else ValueAndTimestamp(value, NO_TIMESTAMP)
 
     def evict_while(self, predicate: Callable[[], bool], callback: Callable[[Eviction], None]) -> int:
         """Give updates to `callback`, the eldest first, as long as `predicate` is true and there are any; each is
         removed after its callback. Return how many left."""
         evicted = 0
-        read = self._serdes.deserialize_value
         while self.min_timestamp != LONG_MAX and predicate():
             update = self._eldest()
-            buffered = update.change
-            change = Change(read(buffered.new_value), read(buffered.old_value))
-            callback(Eviction(self._serdes.deserialize_key(update.key), change, buffered.context))
+            (key,), (change,) = self.deserialize_changes([update])
+            callback(Eviction(key, change, update.change.context))
             self._remove(update)
             evicted += 1
         if evicted:

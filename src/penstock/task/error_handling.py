@@ -8,7 +8,6 @@ Where the answer is to fail, the error leaves the task as a ProcessingError, whi
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +29,7 @@ from penstock.exception_handlers import (
 from penstock.log_limits import limit_rate
 from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import value_text
+from penstock.plan.user_lines import failing_line
 from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
@@ -79,28 +79,11 @@ def failed_record(
     return FailedRecord(*place, value_text(record.key, _LONGEST), value_text(record.value, _LONGEST))
 
 
-def user_line(error: BaseException) -> str | None:
-    """Return where the user's own code raised `error`: the innermost line outside this package, None if there is
-    none."""
-    own = __name__.partition(".")[0]
-    frames = [
-        frame
-        for frame, _ in traceback.walk_tb(error.__traceback__)
-        if frame.f_globals.get("__name__", "").partition(".")[0] != own
-    ]
-    if not frames:
-        return None
-    summary = traceback.StackSummary.extract(
-        ((frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame is frames[-1])
-    )[-1]
-    return f'File "{summary.filename}", line {summary.lineno}, in {summary.name}: {summary.line}'
-
-
 def told_cause(cause: BaseException, node: str, described: str) -> str:
     """Return what failed, for a note: with the line of the user's function, or where the node was created if it was no
     function of the user. described: the node, as `TaskContext.described` describes it."""
     told = [f"{type(cause).__name__}: {cause}"]
-    if (line := user_line(cause)) is not None:
+    if (line := failing_line(cause)) is not None:
         told.append(f"  {line}")
     elif described != node:
         told.append(f"The processor is {described}.")

@@ -151,7 +151,8 @@ class InlineProgram:
         try:
             self._query.run_to_end()
         except QueryFailedError as error:
-            raise decode_failure(error.failure)[0] from error
+            failed, _ = decode_failure(error.failure)
+            raise failed from failed.__cause__
 
     def restart(self) -> None:
         """Start a new driver on what is there."""

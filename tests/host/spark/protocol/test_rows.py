@@ -150,13 +150,32 @@ class _WithoutCopyError(Exception):
         self.lock = lock
 
 
-def test_an_error_whose_cause_cannot_be_sent_arrives_without_it() -> None:
+class _OpaqueError(Exception):
+    def __init__(self, lock: object) -> None:
+        super().__init__(lock)
+
+    def __str__(self) -> str:
+        return f"holds {type(self.args[0]).__name__}"
+
+
+def test_an_error_whose_cause_cannot_be_sent_arrives_with_its_class_and_text() -> None:
     error = StreamsError("failed")
     error.__cause__ = _WithoutCopyError(threading.Lock())
+    error.__cause__.__cause__ = KeyError("absent")
     decoded, _ = decode_failure(encode_failure(error, ""))
     assert str(decoded) == "failed"
-    assert decoded.__cause__ is None
+    assert isinstance(decoded.__cause__, _WithoutCopyError)
+    assert str(decoded.__cause__) == "holds a lock"
+    assert repr(decoded.__cause__.__cause__) == "KeyError('absent')"
     assert "holds a lock" in decoded.__notes__[0]
+
+
+def test_an_error_whose_cause_cannot_be_made_again_names_it() -> None:
+    error = StreamsError("failed")
+    error.__cause__ = _OpaqueError(threading.Lock())
+    decoded, _ = decode_failure(encode_failure(error, ""))
+    assert isinstance(decoded.__cause__, StreamsError)
+    assert str(decoded.__cause__) == "_OpaqueError: holds lock"
 
 
 @pytest.mark.parametrize("error", [TopologyError("x"), KafkaError("y"), StreamsError("with indeterminate output")])

@@ -16,21 +16,18 @@ import pickle
 import re
 import traceback
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from pathlib import Path
 
-import cloudpickle
 import orjson
 from pyspark.errors import StreamingQueryException
 from pyspark.errors.exceptions.captured import CapturedException
 
-import penstock
 from penstock.errors import StreamsError
+from penstock.host.carried_errors import carried, made_again, with_causes
+from penstock.plan.user_lines import called_lines
 from penstock.record import FailedRecord
 
 _MARK = re.compile(r"\[penstock-failure:([0-9a-f]{64}):([A-Za-z0-9+/=]+)\]")
-_OWN_CODE = str(Path(penstock.__file__).parent)
 _LINES = 12
 _LOST_PROCESS = (
     "java.io.EOFException",
@@ -87,7 +84,8 @@ def encode_failure(error: StreamsError, printed: str) -> bytes:
         notes = [*(note for note in notes if not note.startswith(told)), _user_traceback(cause)]
     fields = {"type": type(error).__name__, "message": str(error), "notes": notes, "printed": printed}
     record = None if error.failed_record is None else tuple(error.failed_record)
-    return orjson.dumps({**fields, "record": record, "causes": list(_encoded_causes(error))})
+    causes = b64encode(pickle.dumps([carried(each) for each in with_causes(cause)])).decode()
+    return orjson.dumps({**fields, "record": record, "causes": causes})
 
 
 def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
@@ -103,31 +101,8 @@ def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
     error.failed_record = None if fields["record"] is None else FailedRecord(*fields["record"])
     for note in fields["notes"]:
         error.add_note(note)
-    _add_causes(error, fields["causes"])
+    error.__cause__ = made_again(pickle.loads(b64decode(fields["causes"])))
     return error, fields["printed"]
-
-
-def _encoded_causes(error: BaseException) -> Iterator[str]:
-    """Yield the causes of `error` one by one, as far as they can be pickled; a pickle does not hold the next one."""
-    cause = error.__cause__
-    while cause is not None:
-        try:
-            data = cloudpickle.dumps(cause)
-        except Exception:  # whatever an object's own pickling raises
-            return
-        yield b64encode(data).decode()
-        cause = cause.__cause__
-
-
-def _add_causes(error: BaseException, causes: Iterable[str]) -> None:
-    """Give `error` its causes again, as far as they can be made here: a class of the user's may be unknown."""
-    for encoded in causes:
-        try:
-            cause = pickle.loads(b64decode(encoded))
-        except Exception:  # whatever a class's own unpickling raises
-            return
-        error.__cause__ = cause
-        error = cause
 
 
 def failure_in(text: str, key: bytes) -> tuple[StreamsError, str] | None:
@@ -182,15 +157,7 @@ def _readable(text: str) -> str:
 
 def _user_traceback(cause: BaseException) -> str:
     """Return the traceback of `cause` without frames of Penstock and of Spark's workers."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(cause.__traceback__)
-        if not frame.filename.startswith(_OWN_CODE)
-        and "/pyspark/" not in frame.filename
-        and not frame.filename.startswith("<frozen")
-    ]
-    lines = traceback.format_list(frames[-_LINES:]) + traceback.format_exception_only(cause)
-    return "".join(lines).rstrip()
+    return "\n".join(filter(None, (called_lines(cause), "".join(traceback.format_exception_only(cause)).rstrip())))
 
 
 def _all_classes(root: type[StreamsError]) -> list[type[StreamsError]]:

@@ -6,18 +6,17 @@ They are sent to executors, and what they were is kept with a program that a lat
 from __future__ import annotations
 
 import importlib.util
-import site
 import sys
-import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from hashlib import blake2b
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 from typing import TypeGuard
 from weakref import WeakKeyDictionary
+
+from penstock.plan.user_lines import is_installed
 
 _NOT_USERS = frozenset(("__main__", "penstock", "pyspark", "py4j"))
 """Packages that are not the user's, wherever they lie; functions of the main module are pickled by value anyway."""
@@ -89,16 +88,9 @@ def _is_users(module: ModuleType) -> bool:
     if module.__name__.partition(".")[0] in _NOT_USERS:
         return False
     path = source_of(module)
-    return path is not None and not any(path.is_relative_to(place) for place in _installed())
+    return path is not None and not is_installed(path)
 
 
 def _python_file(name: object) -> Path | None:
     path = Path(name).resolve() if isinstance(name, str) and name.endswith(".py") else None
     return path if path is not None and path.is_file() else None
-
-
-@lru_cache(maxsize=1)
-def _installed() -> tuple[Path, ...]:
-    paths = sysconfig.get_paths()
-    places = (paths["stdlib"], paths["platstdlib"], paths["purelib"], paths["platlib"], site.getusersitepackages())
-    return tuple(Path(place).resolve() for place in (*places, *site.getsitepackages()))

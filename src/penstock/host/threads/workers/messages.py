@@ -11,23 +11,17 @@ import io
 import pickle
 import socket
 import struct
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
-from types import FunctionType
 from typing import Any
 
-import cloudpickle
-
-import penstock
-from penstock.errors import StreamsError
+from penstock.host.carried_errors import CarriedError, carried, made_again, with_causes
 from penstock.host.record_blobs import decode_batch, encode_batch
 from penstock.host.threads import vocabulary as v
 from penstock.log_context import Work
 from penstock.plan.subtopology import TaskId
+from penstock.plan.user_lines import called_lines
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.task_checkpoint import TaskCheckpoint
@@ -35,8 +29,6 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 _LENGTH = struct.Struct(">Q")
 _WHOLE = 2**63  # a batch is one blob, however large
 _PIECE = 1024 * 1024
-_OWN_CODE = str(Path(penstock.__file__).parent)
-_LINES = 12
 
 
 @dataclass(frozen=True)
@@ -172,7 +164,7 @@ class _Pickler(pickle.Pickler):
             (blob,) = encode_batch("", 0, obj, _WHOLE)
             return _batch, (blob,)
         if isinstance(obj, BaseException):
-            return _error, (_encoded_error(obj),)
+            return made_again, (_carried(obj),)
         return NotImplemented
 
 
@@ -187,61 +179,11 @@ def _batch(blob: bytes) -> RecordBatch:
     return decode_batch(blob).batch
 
 
-def _encoded_error(error: BaseException) -> list[tuple[bytes | None, str, list[str]]]:
-    """Return `error` and its causes: as they are if they can be pickled, else as text, and their notes. The innermost
-    one has a note with the user's lines that led to it, which a pickle does not hold."""
-    errors: list[tuple[bytes | None, str, list[str]]] = []
-    found: BaseException | None = error
-    while found is not None:
-        notes, cause = list(getattr(found, "__notes__", ())), found.__cause__
-        if cause is None and (lines := _lines_of_user(found)):
-            notes.append(lines)
-        errors.append((_pickled(found), f"{type(found).__name__}: {found}", notes))
-        found = cause
+def _carried(error: BaseException) -> list[CarriedError]:
+    """Return `error` and its causes. The innermost one has a note with the user's lines that led to it, which a pickle
+    does not hold."""
+    chain = list(with_causes(error))
+    errors = [carried(each) for each in chain]
+    if lines := called_lines(chain[-1]):
+        errors[-1].notes.append(lines)
     return errors
-
-
-def _lines_of_user(error: BaseException) -> str:
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((_OWN_CODE, "<frozen"))
-    ]
-    return "".join(traceback.format_list(frames[-_LINES:])).rstrip()
-
-
-def _pickled(error: BaseException) -> bytes | None:
-    attributes = {name: value for name, value in vars(error).items() if name != "__notes__"}
-    try:
-        data: bytes = cloudpickle.dumps((type(error), error.args, attributes))
-        same = str(_unpickled(data)) == str(error)
-    except Exception:  # whatever an object's own pickling raises
-        return None
-    return data if same else None
-
-
-def _unpickled(data: bytes) -> BaseException:
-    kind, arguments, attributes = pickle.loads(data)
-    error: BaseException = kind.__new__(kind, *arguments)
-    if not isinstance(kind.__init__, FunctionType):  # one in Python may take other arguments, or change them
-        kind.__init__(error, *arguments)
-    vars(error).update(attributes)
-    return error
-
-
-def _error(errors: list[tuple[bytes | None, str, list[str]]]) -> BaseException:
-    """Return the error that `_encoded_error` wrote, with its causes."""
-    made = [_one_error(*each) for each in errors]
-    for error, cause in pairwise(made):
-        error.__cause__ = cause
-    return made[0]
-
-
-def _one_error(data: bytes | None, text: str, notes: list[str]) -> BaseException:
-    error: BaseException = StreamsError(text)
-    if data is not None:
-        with suppress(Exception):  # of a class that cannot be made here
-            error = _unpickled(data)
-    for note in notes:
-        error.add_note(note)
-    return error
