@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-from penstock.broker.batch import HEADER_SIZE, BatchHeader, read_header
+from penstock.broker.batch import BatchHeader, read_header
+from penstock.wire.record_batches import HEADER_SIZE
 
 FETCH = 1
 _NAMES_ADDRESSES = frozenset((3, 10, 60))
