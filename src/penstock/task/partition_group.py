@@ -449,7 +449,8 @@ def _within(
     """Return `order`, of the rows of `queues`, as that of the rows of `kept`, which are the first ones of some."""
     counts = {lane: len(batch) for lane, batch in kept}
     is_kept = np.concatenate([np.arange(len(batch)) < counts.get(lane, 0) for lane, batch in queues])
-    return (np.cumsum(is_kept) - 1)[order[is_kept[order]]]
+    rows: Int64Array = (np.cumsum(is_kept) - 1)[order[is_kept[order]]]
+    return rows
 
 
 def _bytes_of(batch: RecordBatch) -> int:
