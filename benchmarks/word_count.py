@@ -139,8 +139,8 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
         )
         if done is not None:
             done["wrong"], short = check_counts(broker.bootstrap, OUTPUT, text, **size), too_short(done, options.lines)
-            if done["wrong"] or short:
-                results.missing[f"{letter}, {text}"] = done["wrong"] or short
+            if reason := done["wrong"] or short:
+                results.missing[f"{letter}, {text}"] = str(reason)
             if short:
                 results.measurements.remove(done)
 
