@@ -26,7 +26,8 @@ class Measurement:
     """What one contestant did with one text.
 
     contestant: its letter. lines: those in the window. seconds: length of the window. cpu_seconds: CPU time that the
-    processes of the contestant used in the window, without the broker's; None if it cannot be measured.
+    processes of the contestant used in the window, without the broker's; None if it cannot be measured. steps: in how
+    many steps the lines of the window were done, such as epochs; None where the progress was not watched.
     """
 
     contestant: str
@@ -37,6 +38,7 @@ class Measurement:
     seconds: float
     cpu_seconds: float | None
     remark: str = ""
+    steps: int | None = None
 
     @property
     def lines_per_second(self) -> float:
@@ -65,11 +67,12 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Window:
-    """Lines done, seconds and CPU seconds between the opening and the end of a window."""
+    """Lines done, seconds, CPU seconds and steps of progress between the opening and the end of a window."""
 
     lines: int
     seconds: float
     cpu_seconds: float | None
+    steps: int
 
 
 class StalledError(Exception):
@@ -83,17 +86,17 @@ def watch(progress: Callable[[], int], total: int, roots: Callable[[], list[int]
     Raises StalledError if nothing moves for a few minutes.
     """
     opened: tuple[int, float, float | None] | None = None
-    last = -1
+    last, steps = -1, 0
     moved = time.monotonic()
     while True:
         done = progress()
         now = time.monotonic()
         if done != last:
-            last, moved = done, now
+            last, moved, steps = done, now, steps + 1
             if done >= total:
                 break
             if opened is None and done >= WARM_SHARE * total:
-                opened = done, now, cpu_seconds_of(roots())
+                opened, steps = (done, now, cpu_seconds_of(roots())), 0
         if now - moved > _STALLED_SECONDS:
             raise StalledError(f"no progress for {_STALLED_SECONDS:.0f} s, {max(last, 0)} of {total} lines done")
         time.sleep(_LOOK_SECONDS)
@@ -101,7 +104,7 @@ def watch(progress: Callable[[], int], total: int, roots: Callable[[], list[int]
         raise StalledError(f"all {total} lines were one step of progress: give more --lines")
     lines, begin, cpu_begin = opened
     cpu = cpu_seconds_of(roots())
-    return Window(total - lines, now - begin, None if cpu is None or cpu_begin is None else cpu - cpu_begin)
+    return Window(total - lines, now - begin, None if cpu is None or cpu_begin is None else cpu - cpu_begin, steps)
 
 
 def cpu_seconds_of(roots: list[int]) -> float | None:

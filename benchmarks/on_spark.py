@@ -84,6 +84,7 @@ def measure_on_spark(
         window.seconds,
         window.cpu_seconds,
         f"{guarantee}, {epochs} epochs",
+        window.steps,
     )
 
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,11 @@ SHARE_OF_LINES: Final = {"all distinct": 0.1, "c": 0.1}
 """What takes longer for each line gets fewer of them."""
 
 LATENCY_EPOCHS: Final = 30
+
+LEAST_STEPS: Final = 10
+LEAST_SECONDS: Final = 20.0
+"""Epochs, or other steps of progress, and seconds of a window from which a rate is taken. A shorter one may be no more
+than the tail of one epoch."""
 
 
 @dataclass
@@ -132,9 +138,25 @@ def _topic_to_topic(results: Results, options: argparse.Namespace, letter: str, 
             **promised,
         )
         if done is not None:
-            done["wrong"] = check_counts(broker.bootstrap, OUTPUT, text, **size)
-            if done["wrong"]:
-                results.missing[f"{letter}, {text}"] = done["wrong"]
+            done["wrong"], short = check_counts(broker.bootstrap, OUTPUT, text, **size), too_short(done, options.lines)
+            if reason := done["wrong"] or short:
+                results.missing[f"{letter}, {text}"] = str(reason)
+            if short:
+                results.measurements.remove(done)
+
+
+def too_short(measurement: Mapping[str, Any], lines: int) -> str | None:
+    """Return why the window of a measurement is too short for a rate, and how many `--lines` would do in place of
+    `lines`; None if it is not."""
+    steps, seconds = measurement["steps"], measurement["seconds"]
+    if steps >= LEAST_STEPS and seconds >= LEAST_SECONDS:
+        return None
+    factor = max(LEAST_STEPS / max(steps, 1), LEAST_SECONDS / max(seconds, 0.1))
+    enough = math.ceil(1.2 * factor * lines / 100_000) * 100_000
+    return (
+        f"the window has {steps} {'epoch' if steps == 1 else 'epochs'} and {seconds:.1f} s, and a rate needs "
+        f"{LEAST_STEPS} epochs and {LEAST_SECONDS:.0f} s: --lines {enough} would do"
+    )
 
 
 def _contest(results: Results, letter: str, broker: str, **asked: Any) -> dict[str, Any] | None:

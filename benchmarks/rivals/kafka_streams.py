@@ -57,9 +57,8 @@ def measure_kafka_streams(
             admin.close()
             delete_topics_of(bootstrap, APPLICATION)
     name = f"Kafka Streams {KAFKA_VERSION} in Java"
-    return Measurement(
-        "e", name, text, window.lines, words_per_line, window.seconds, window.cpu_seconds, f"{guarantee}, RocksDB"
-    )
+    remark, lines = f"{guarantee}, RocksDB", window.lines
+    return Measurement("e", name, text, lines, words_per_line, window.seconds, window.cpu_seconds, remark, window.steps)
 
 
 class _Progress:

@@ -249,4 +249,5 @@ def _measure(
         finally:
             spark.stop()
     remark = "RocksDB state, at least once"
-    return Measurement(letter, name, text, window.lines, words_per_line, window.seconds, window.cpu_seconds, remark)
+    lines, cpu_seconds = window.lines, window.cpu_seconds
+    return Measurement(letter, name, text, lines, words_per_line, window.seconds, cpu_seconds, remark, window.steps)

@@ -49,8 +49,18 @@ def test_ratios_compare_on_one_broker() -> None:
 def test_a_window_opens_when_a_share_is_done_and_ends_with_the_last() -> None:
     steps = iter([0, 10, 40, 40, 90, 100])
     window = watch(lambda: next(steps), 100)
-    assert window.lines == 60
+    assert (window.lines, window.steps) == (60, 2)
     assert window.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds", "enough"),
+    [(10, 20.0, None), (1, 4.0, "--lines 12000000 would do"), (40, 10.0, "--lines 2400000"), (5, 50.0, "2400000")],
+)
+def test_no_rate_is_taken_from_a_short_window(steps: int, seconds: float, enough: str | None) -> None:
+    told = word_count.too_short({"steps": steps, "seconds": seconds}, 1_000_000)
+    assert (told is None) == (enough is None)
+    assert enough is None or enough in str(told)
 
 
 def test_what_is_done_immediately_cannot_be_measured() -> None:

@@ -17,8 +17,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.apis import Api
-from penstock.broker.batch import HEADER_SIZE, LOG_APPEND_TIME, InvalidBatchError, read_header
-from penstock.broker.batch import encode_batch as encode_with_header
+from penstock.broker.batch import LOG_APPEND_TIME, InvalidBatchError, read_header
 from penstock.broker.config import BrokerConfig
 from penstock.broker.connection import Connection, Connections
 from penstock.broker.log_validator import MOST_REFUSED
@@ -27,6 +26,8 @@ from penstock.broker.records import MOST_DECOMPRESSED, record_times
 from penstock.broker.server import run
 from penstock.wire.codec import LazyArray, Message
 from penstock.wire.primitives import MOST_ELEMENTS, MOST_STRING
+from penstock.wire.record_batches import HEADER_SIZE
+from penstock.wire.record_batches import encode_batch as encode_with_header
 from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_GROUPS, FETCH, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch

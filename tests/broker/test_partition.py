@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import TRANSACTIONAL, check_batch, read_header
+from penstock.broker.batch import check_batch, read_header
 from penstock.broker.errors import ApiError, BrokerError
 from penstock.broker.partition import HIGH_WATERMARK, Partition
 from penstock.broker.producer_state import AbortedTransaction, ProducerState
@@ -27,6 +27,7 @@ from penstock.broker.records import (
 )
 from penstock.broker.topic_config import LogConfig, log_config
 from penstock.clock import MockClock
+from penstock.wire.record_batches import TRANSACTIONAL
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 CONFIG = log_config({"segment.bytes": str(1 << 20)})

@@ -14,9 +14,9 @@ from kio.schema.errors import ErrorCode
 
 import penstock.broker
 from penstock.broker.apis import APIS
-from penstock.broker.batch import TRANSACTIONAL
 from penstock.broker.process import BrokerProcess
 from penstock.wire.codec import Message
+from penstock.wire.record_batches import TRANSACTIONAL
 from tests.support.api_keys import (
     API_VERSIONS,
     CREATE_PARTITIONS,

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.broker.batch import (
-    HEADER_SIZE,
     InvalidBatchError,
     assign_offset,
     check_batch,
@@ -23,6 +22,7 @@ from penstock.broker.records import (
     read_records,
     record_times,
 )
+from penstock.wire.record_batches import HEADER_SIZE
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 MAX = 1 << 20

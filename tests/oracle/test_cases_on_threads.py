@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,9 @@ SAMPLE = random.Random(1).sample(FAMILIES, 6)
 
 LEAST_RUN, LEAST_RESTARTED = 1869, 1402
 """Cases that must really have been run: a family that silently shrinks is a failure."""
+
+THROUGH_TOPICS = frozenset(("timestamps-zero-through_a_topic", "timestamps-equal-in_two_topics"))
+"""Cases whose result depends on what a topic of a broker does."""
 
 _PARTS = 3
 """The cases of a family are run in so many parts."""
@@ -92,6 +96,13 @@ def test_case_on_a_running_instance_gives_what_kafka_streams_gives(
 ) -> None:
     case = chosen(family)
     assert differences(threads_host.comparable(case, case["expected"]), running.run(case, execution)) == []
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in cases_of("timestamps") if case["id"] in THROUGH_TOPICS], ids=itemgetter("id")
+)
+def test_times_are_those_of_kafka_streams_after_a_topic(running: threads_cases.ThreadsCases, case: Case) -> None:
+    assert differences(threads_host.comparable(case, case["expected"]), running.run(case, "auto")) == []
 
 
 def test_the_families_have_their_cases() -> None:

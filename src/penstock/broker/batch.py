@@ -18,12 +18,15 @@ from crc32c import crc32c
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError
-
-HEADER_SIZE: Final = 61
-"""Bytes of the header of a batch."""
-
-LENGTH_PREFIX: Final = 12
-"""Bytes of base offset and length, which the length of a batch does not count."""
+from penstock.wire.record_batches import (
+    CHECKSUM_AT,
+    CHECKSUMMED_FROM,
+    HEADER,
+    HEADER_SIZE,
+    LENGTH_PREFIX,
+    MAGIC,
+    TRANSACTIONAL,
+)
 
 NO_PRODUCER_ID: Final = -1
 """Producer id of a batch that no idempotent producer wrote."""
@@ -40,24 +43,18 @@ ZSTD: Final = 4
 """The last compression that Kafka knows."""
 LOG_APPEND_TIME: Final = 0x08
 """Bit of the attributes: all records have the time of the append, the largest timestamp of the batch."""
-TRANSACTIONAL: Final = 0x10
-"""Bit of the attributes: the batch belongs to a transaction."""
 CONTROL: Final = 0x20
 """Bit of the attributes: the batch holds a marker."""
 DELETE_HORIZON: Final = 0x40
 """Bit of the attributes: from the base timestamp on, compaction may remove the tombstones or the marker (KIP-534)."""
 
-_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
 _CHECKSUM: Final = struct.Struct(">I")
-_CHECKSUM_AT: Final = 17
-_CHECKSUMMED_FROM: Final = 21
 _EPOCH_AT: Final = 12
 _LOW_ATTRIBUTES_AT: Final = 22
 _ATTRIBUTES: Final = struct.Struct(">h")
 _MAX_TIMESTAMP_AT: Final = 35
-_MAGIC: Final = 2
 
 
 class InvalidBatchError(ApiError):
@@ -123,7 +120,7 @@ def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
         InvalidBatchError: fewer bytes are left than a header has.
     """
     try:
-        return BatchHeader._make(_HEADER.unpack_from(view, position))
+        return BatchHeader._make(HEADER.unpack_from(view, position))
     except struct.error as error:
         left = len(view) - position
         raise InvalidBatchError(
@@ -159,16 +156,16 @@ def check_intact(view: memoryview) -> BatchHeader:
         InvalidBatchError: with CORRUPT_MESSAGE or INVALID_RECORD.
     """
     header = read_header(view)
-    if header.magic != _MAGIC:
+    if header.magic != MAGIC:
         raise InvalidBatchError(
             ErrorCode.invalid_record,
-            f"the record batch has message format {header.magic}; this broker serves format {_MAGIC} only",
+            f"the record batch has message format {header.magic}; this broker serves format {MAGIC} only",
         )
     if header.length < HEADER_SIZE - LENGTH_PREFIX or header.size > len(view):
         raise InvalidBatchError(
             ErrorCode.corrupt_message, f"the record batch claims {header.size} bytes, and {len(view)} are available"
         )
-    if crc32c(view[_CHECKSUMMED_FROM : header.size]) != header.checksum:
+    if crc32c(view[CHECKSUMMED_FROM : header.size]) != header.checksum:
         raise InvalidBatchError(ErrorCode.corrupt_message, "the record batch does not match its CRC32C checksum")
     return header
 
@@ -240,23 +237,8 @@ def set_append_time(view: memoryview, header: BatchHeader, time: int) -> BatchHe
         time: the time in ms.
     """
     attributes = header.attributes | LOG_APPEND_TIME
-    _ATTRIBUTES.pack_into(view, _CHECKSUMMED_FROM, attributes)
+    _ATTRIBUTES.pack_into(view, CHECKSUMMED_FROM, attributes)
     _OFFSET.pack_into(view, _MAX_TIMESTAMP_AT, time)
-    checksum = crc32c(view[_CHECKSUMMED_FROM : header.size])
-    _CHECKSUM.pack_into(view, _CHECKSUM_AT, checksum)
+    checksum = crc32c(view[CHECKSUMMED_FROM : header.size])
+    _CHECKSUM.pack_into(view, CHECKSUM_AT, checksum)
     return header._replace(attributes=attributes, max_timestamp=time, checksum=checksum)
-
-
-def encode_batch(header: BatchHeader, records: bytes | memoryview) -> bytearray:
-    """Return the bytes of a batch.
-
-    Args:
-        header: its fields; length, format and checksum are computed.
-        records: its records as they are in the batch, compressed as the attributes say.
-    """
-    batch = bytearray(HEADER_SIZE + len(records))
-    batch[HEADER_SIZE:] = records
-    length = len(batch) - LENGTH_PREFIX
-    _HEADER.pack_into(batch, 0, *header._replace(length=length, magic=_MAGIC, checksum=0))
-    _CHECKSUM.pack_into(batch, _CHECKSUM_AT, crc32c(memoryview(batch)[_CHECKSUMMED_FROM:]))
-    return batch

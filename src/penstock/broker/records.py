@@ -20,17 +20,15 @@ from penstock.broker.batch import (
     COMPRESSION_MASK,
     CONTROL,
     DELETE_HORIZON,
-    HEADER_SIZE,
     LOG_APPEND_TIME,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    TRANSACTIONAL,
     BatchHeader,
     InvalidBatchError,
-    encode_batch,
     read_header,
 )
+from penstock.wire.record_batches import HEADER_SIZE, TRANSACTIONAL, encode_batch, encode_record, encode_varint
 
 if TYPE_CHECKING:
     from penstock.record import Headers  # it loads numpy, and the broker starts faster and smaller without
@@ -158,7 +156,7 @@ def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_hor
         header = header._replace(max_timestamp=max(record.timestamp for record in records))
     header = header._replace(record_count=len(records))
     if delete_horizon is None:
-        content = b"".join(_varint(len(record.content)) + record.content for record in records)
+        content = b"".join(encode_varint(len(record.content)) + record.content for record in records)
     else:
         # The times of the records are relative to the base timestamp, which is the horizon from now on.
         header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=delete_horizon)
@@ -167,9 +165,9 @@ def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_hor
 
 
 def _with_base_timestamp(record: StoredRecord, header: BatchHeader) -> bytes:
-    content = bytes(record.content[:1]) + _varint(record.timestamp - header.base_timestamp)
-    content += _varint(record.offset - header.base_offset) + record.content[record.key_at :]
-    return _varint(len(content)) + content
+    content = bytes(record.content[:1]) + encode_varint(record.timestamp - header.base_timestamp)
+    content += encode_varint(record.offset - header.base_offset) + record.content[record.key_at :]
+    return encode_varint(len(content)) + content
 
 
 def encode_records(records: Sequence[LogRecord]) -> bytearray:
@@ -262,26 +260,8 @@ def _header_of(base_offset: int, last_offset_delta: int, timestamp: int, count: 
 
 
 def _encode_record(record: LogRecord, base_offset: int, base_timestamp: int) -> bytes:
-    content = bytearray(1)  # the attributes of a record, which nothing uses
-    content += _varint(record.timestamp - base_timestamp) + _varint(record.offset - base_offset)
-    content += _sized(record.key) + _sized(record.value) + _varint(len(record.headers))
-    for name, value in record.headers:
-        content += _sized(name.encode()) + _sized(value)
-    return _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    zigzag = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while zigzag > 0x7F:
-        out.append(zigzag & 0x7F | 0x80)
-        zigzag >>= 7
-    out.append(zigzag)
-    return bytes(out)
-
-
-def _sized(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    offset, timestamp, key, value, headers = record
+    return encode_record(offset - base_offset, timestamp - base_timestamp, key, value, headers)
 
 
 def _framed_records(view: memoryview, header: BatchHeader) -> Iterator[tuple[memoryview, int, int, int]]:

@@ -30,7 +30,7 @@ from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import HEADER_SIZE, NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
+from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock.broker.durable import sync_path, write_atomically
 from penstock.broker.errors import BrokerError
 from penstock.broker.offset_index import (
@@ -42,6 +42,7 @@ from penstock.broker.offset_index import (
     unpack_summary,
 )
 from penstock.private_files import FILE_MODE, open_private
+from penstock.wire.record_batches import HEADER_SIZE
 
 CLEANED_SUFFIX: Final = ".cleaned"
 """What follows the name of a file that a compaction has not finished."""

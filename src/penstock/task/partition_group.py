@@ -2,15 +2,15 @@
 RecordQueue).
 
 Each lane of a topic partition is a queue, taken in its own order; among the queues the one whose head has the smallest
-timestamp is next. Two methods follow this rule, and a host uses one of them. They differ where heads are equal:
+timestamp is next. Of partitions whose heads are equal, Kafka's `java.util.PriorityQueue` gives out one, and they take
+turns. Two methods follow this rule, and a host uses one of them. They differ in who begins:
 
-- `take` gives up all that is buffered. Of equal heads that of the queue first by topic, partition and lane is next: the
-  order depends on the records alone, not on when they arrived. Taking heads one by one then gives the order of a stable
-  sort by the largest timestamp that a queue has shown so far: this module does exactly that. Where nobody could tell
-  the difference the partitions are taken one after the other.
-- `take_next` gives up one record, and others may arrive before the next call. Of equal heads it takes the one that
-  Kafka's `java.util.PriorityQueue` gives out: that depends on the order of arrival, and equal queues take turns, which
-  no stable sort gives.
+- `take` gives up all that is buffered. The first partition by topic and number begins, or the one whose turn it is if
+  records were held back: the order depends on the records alone, not on when they arrived. Of the lanes of a partition
+  with equal heads the first is taken. As long as no heads of several partitions are equal, taking heads one by one
+  gives the order of a stable sort by the largest timestamp that a queue has shown so far: this module does exactly
+  that. If nobody could tell the difference, the partitions are taken one after the other.
+- `take_next` gives up one record, and others may arrive before the next call. The one that arrived first begins.
 
 Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
 """
@@ -18,8 +18,9 @@ Behind the last record of a partition that is awaited nothing is taken: the rest
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -146,6 +147,7 @@ class PartitionGroup:
         self._ends: dict[TopicPartition, int] = {}
         self._heads: PriorityQueue[_Head] = PriorityQueue(_Head.timestamp)
         self.partition_times: dict[TopicPartition, int] = dict(partition_times)
+        self._recent: list[TopicPartition] = []  # from which records were taken before the rest was held back
 
     def add_source_topic(self, topic: str, source: SourceNode) -> None:
         """Read `topic` too, by `source`."""
@@ -201,8 +203,12 @@ class PartitionGroup:
         serialized = all(self._stays_serialized(lane, batch) for lane, batch in taken.items())
         prepared = [(lane, batch if serialized else self._prepare(lane, batch)) for lane, batch in taken.items()]
         kept = [(lane, batch) for lane, batch in prepared if len(batch)]
+        order = self._order(kept)
         if awaited and kept:
-            kept = self._hold_back(kept, taken, awaited)
+            kept, all_kept = self._hold_back(kept, taken, order, awaited), kept
+            order = _within(kept, all_kept, order)
+        if not self._queues:
+            self._recent = []
         for lane, batch in kept:
             time = self.partition_times.get(lane.partition, NO_TIMESTAMP)
             self.partition_times[lane.partition] = max(time, int(batch.timestamps.max()))
@@ -211,7 +217,37 @@ class PartitionGroup:
             numbers = np.full(len(batch), lane.lane, np.int64)
             yield self._run(lane.partition, numbers, batch, serialized, source_records.get(lane))
         elif kept:
-            yield from self._merge(kept, serialized, source_records)
+            yield from self._merge(kept, order, serialized, source_records)
+
+    def _order(self, queues: list[tuple[Lane, RecordBatch]]) -> Int64Array:
+        """Return the rows of `queues`, numbered over all of them, in the order in which they are to be taken."""
+        if len(queues) < 2:
+            return np.arange(sum(len(batch) for _, batch in queues))
+        heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
+        order = np.argsort(heads, kind="stable")
+        partitions = sorted({lane.partition for lane, _ in queues})
+        numbers = np.repeat(
+            [partitions.index(lane.partition) for lane, _ in queues], [len(batch) for _, batch in queues]
+        )[order]
+        times = heads[order]
+        is_shared = (times[1:] == times[:-1]) & (numbers[1:] != numbers[:-1])
+        if not is_shared.any() or self._may_follow(partitions):
+            return order
+        # A record before the largest timestamp of its queue is taken directly after the one in front of it.
+        begins = np.concatenate([batch.timestamps for _, batch in queues])[order] == times
+        first = sorted(range(len(partitions)), key=lambda number: self._recency(partitions[number]))
+        turns = in_turns([times[begins & (numbers == number)].tolist() for number in range(len(partitions))], first)
+        places = np.empty(len(order), np.int64)
+        for number in range(len(partitions)):
+            own = numbers == number
+            places[own] = np.flatnonzero(turns == number)[np.cumsum(begins[own]) - 1]
+        return order[np.argsort(places, kind="stable")]
+
+    def _recency(self, partition: TopicPartition) -> int:
+        return self._recent.index(partition) if partition in self._recent else -1
+
+    def _may_follow(self, partitions: Iterable[TopicPartition]) -> bool:
+        return self._may_follow_each_other(self._sources[partition.topic] for partition in partitions)
 
     def find_heads(self) -> None:
         """Take the first record out of each queue for `take_next`, without those that cannot be read or have no valid
@@ -247,26 +283,32 @@ class PartitionGroup:
         return first.slice(0, 1)
 
     def _hold_back(
-        self, queues: list[tuple[Lane, RecordBatch]], came: Mapping[Lane, RecordBatch], awaited: Set[TopicPartition]
+        self,
+        queues: list[tuple[Lane, RecordBatch]],
+        came: Mapping[Lane, RecordBatch],
+        order: Int64Array,
+        awaited: Set[TopicPartition],
     ) -> list[tuple[Lane, RecordBatch]]:
-        """Return what may be taken before one of `awaited` has no record; the rest stays buffered as it came, without
-        what has been dropped of it."""
-        heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
-        rank = np.empty(len(heads), np.int64)
-        rank[np.argsort(heads, kind="stable")] = np.arange(len(heads))
+        """Return what may be taken, in `order`, before one of `awaited` has no record; the rest stays buffered as it
+        came, without what has been dropped of it."""
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
         ranks = np.split(rank, np.cumsum([len(batch) for _, batch in queues])[:-1])
         last: dict[TopicPartition, int] = {}
         for (lane, _), own in zip(queues, ranks, strict=True):
             last[lane.partition] = max(last.get(lane.partition, -1), int(own[-1]))
         stop = 1 + min(last.get(partition, -1) for partition in awaited)
         free: list[tuple[Lane, RecordBatch]] = []
+        taken: dict[TopicPartition, int] = {}
         for (lane, batch), own in zip(queues, ranks, strict=True):
             count = int(np.searchsorted(own, stop))
             if count:
                 free.append((lane, batch.slice(0, count)))
+                taken[lane.partition] = max(taken.get(lane.partition, -1), int(own[count - 1]))
             if count < len(batch):
                 rows = _places(batch.offsets, came[lane].offsets)[count:]
                 self._queues[lane] = deque([came[lane].take(rows)])
+        self._recent = [each for each in self._recent if each not in taken] + sorted(taken, key=taken.__getitem__)
         return free
 
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
@@ -289,14 +331,16 @@ class PartitionGroup:
         return self._wall_clock()
 
     def _merge(
-        self, queues: list[tuple[Lane, RecordBatch]], serialized: bool, source_records: Mapping[Lane, RecordBatch]
+        self,
+        queues: list[tuple[Lane, RecordBatch]],
+        order: Int64Array,
+        serialized: bool,
+        source_records: Mapping[Lane, RecordBatch],
     ) -> Iterator[Run | MixedRun]:
-        heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
-        order = np.argsort(heads, kind="stable")
         lengths = [len(batch) for _, batch in queues]
         partitions = sorted({lane.partition for lane, _ in queues})
         numbers = np.repeat([partitions.index(lane.partition) for lane, _ in queues], lengths)[order]
-        if self._may_follow_each_other(self._sources[partition.topic] for partition in partitions):
+        if self._may_follow(partitions):
             one_by_one = np.argsort(numbers, kind="stable")
             order, numbers = order[one_by_one], numbers[one_by_one]
         lanes = np.repeat([lane.lane for lane, _ in queues], lengths)[order]
@@ -380,6 +424,37 @@ class PartitionGroup:
     def _failed(self, record: ConsumerRecord) -> FailedRecord:
         """Return the record whose timestamp cannot be extracted, for its error."""
         return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
+
+
+def in_turns(times: Sequence[Sequence[int]], first: Sequence[int]) -> Int64Array:
+    """Return the number of the queue from which each head is taken.
+
+    Args:
+        times: of each queue, the ascending times of its heads.
+        first: the numbers of the queues, in the order in which they wait.
+    """
+    left = [iter(each) for each in times]
+    heads: PriorityQueue[tuple[int, int]] = PriorityQueue(itemgetter(0))
+    turns: list[int] = []
+    for number in first:
+        heads.offer((next(left[number]), number))
+    while (head := heads.poll()) is not None:
+        number = head[1]
+        turns.append(number)
+        following = next(left[number], None)
+        if following is not None:
+            heads.offer((following, number))
+    return np.array(turns, np.int64)
+
+
+def _within(
+    kept: Sequence[tuple[Lane, RecordBatch]], queues: Sequence[tuple[Lane, RecordBatch]], order: Int64Array
+) -> Int64Array:
+    """Return `order`, of the rows of `queues`, as that of the rows of `kept`, which are the first ones of some."""
+    counts = {lane: len(batch) for lane, batch in kept}
+    is_kept = np.concatenate([np.arange(len(batch)) < counts.get(lane, 0) for lane, batch in queues])
+    rows: Int64Array = (np.cumsum(is_kept) - 1)[order[is_kept[order]]]
+    return rows
 
 
 def _bytes_of(batch: RecordBatch) -> int:

@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +90,7 @@ def topology() -> Topology:
 class Workers:
     """Two processes, each action answered before the next (implements inline.Processing)."""
 
-    def __init__(
-        self, directory: Path, number: int = 2, turns: TopologyTurns | None = None, **settings: Any
-    ) -> None:
+    def __init__(self, directory: Path, number: int = 2, turns: TopologyTurns | None = None, **settings: Any) -> None:
         self.config = config_in(directory, **settings)
         self.layout = layout_in(self.config)
         self.directory = StateDirectory(self.config)
@@ -226,6 +226,19 @@ def test_output_and_changelogs_are_those_of_one_thread(
             play.write(*lines)
             play.instance.run()
         play.end()
+        outputs.append(play.output())
+    assert outputs[0] == outputs[1]
+
+
+def test_the_output_does_not_depend_on_the_load_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs = []
+    for run_nanoseconds in (0, 10_000_000_000):
+        with monkeypatch.context() as patched:
+            patched.setattr(time, "perf_counter_ns", count(0, run_nanoseconds).__next__)
+            play = Play(None, records_at_once=8)
+            play.write(*["a b c", "d a", "b b", "c d"] * 12)
+            play.instance.run()
+            play.end()
         outputs.append(play.output())
     assert outputs[0] == outputs[1]
 

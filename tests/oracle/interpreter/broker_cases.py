@@ -1,15 +1,13 @@
 """Runs cases on a host that reads and writes topics of a broker, many after one another: what the hosts share.
 
-Records are written to the broker by its protocol: librdkafka takes the timestamp 0 for "now". What the application
-writes goes through librdkafka, so an output of the time of writing stands for one of time 0. Every topic has one
-partition, and the clock of the case is that of the application.
+Records are written to the broker by its protocol. Every topic has one partition, and the clock of the case is that of
+the application.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -160,7 +158,6 @@ class BrokerCases(ABC):
         written = [topic for topic in sorted(written_topics(case, built)) if TOPIC_NAME.fullmatch(topic)]
         starts, ends = [], [self._ends(written)]
         at, phase = 0, "start"
-        started = time.time_ns() // 1_000_000
         try:
             with self.application(topology, settings, clock) as run_to_end:
                 run_to_end()
@@ -176,7 +173,7 @@ class BrokerCases(ABC):
             result["error"] = errors.to_json(phase, at, error)
         else:
             result["stores"] = self.stores(case, built, settings)
-        result["steps"] = self._output(case, list(zip(starts, ends[1:], strict=False)), started)
+        result["steps"] = self._output(case, list(zip(starts, ends[1:], strict=False)))
         return result
 
     def _take(self, case: Case, epoch: Sequence[int], clock: CaseClock) -> tuple[str, int]:
@@ -210,12 +207,12 @@ class BrokerCases(ABC):
         assert until(are_stable), ends
         return {partition.topic: end for partition, end in ends.items()}
 
-    def _output(self, case: Case, epochs: Sequence[tuple[Ends, Ends]], started: int) -> list[list[Any]]:
+    def _output(self, case: Case, epochs: Sequence[tuple[Ends, Ends]]) -> list[list[Any]]:
         """Return the rows that each epoch wrote."""
         found = []
         for starts, ends in epochs:
             records = [
-                ProducedRecord(0, topic, key, value, 0 if time >= started else time, headers)
+                ProducedRecord(0, topic, key, value, time, headers)
                 for topic, end in ends.items()
                 if end > starts[topic]
                 for _, key, value, time, headers in self._runner.fetch(TopicPartition(topic, 0), starts[topic], end)

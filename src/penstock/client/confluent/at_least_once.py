@@ -23,6 +23,7 @@ from penstock.client.confluent.refusals import (
     replaced,
 )
 from penstock.client.confluent.sending import send_output
+from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.client.sockets.cluster import Cluster
@@ -85,6 +86,7 @@ class AtLeastOnceWriter:
         self._producer: tuple[Connection, Producer] | None = None
         self._cluster: Cluster | None = None
         self._reports = Reports()
+        self._time_zero = TimeZero(config, timeout_ms, self._has_written_all)
 
     def write(
         self,
@@ -124,7 +126,7 @@ class AtLeastOnceWriter:
         self._reports.clear()
         at_once: list[RefusedError] = []
         try:
-            send_output(connection, producer, output, at_once.append, _is_unwritten)
+            send_output(connection, producer, self._time_zero, output, at_once.append, _is_unwritten)
             remaining = drained_while_taken(connection, producer)
         except KafkaException as error:
             self._producer = None
@@ -146,6 +148,12 @@ class AtLeastOnceWriter:
             self._producer = None
         return _Unwritten(refused, held_back)
 
+    def _has_written_all(self) -> bool:
+        """Wait for what was sent, and return whether nothing of it holds back what comes after it."""
+        connection, producer = self._producer or self._ready(one_by_one=False)
+        drained_while_taken(connection, producer)
+        return not (isinstance(producer, _GaplessProducer) and self._reports)
+
     def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
         if self._producer is None:
             forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else GAPLESS)}
@@ -158,6 +166,7 @@ class AtLeastOnceWriter:
     def close(self) -> None:
         """Release connections and threads."""
         self._producer = None
+        self._time_zero.close()
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None

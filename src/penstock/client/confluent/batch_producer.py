@@ -13,6 +13,7 @@ from penstock.client.confluent.connection import Connection, nothing_to_serve
 from penstock.client.confluent.pace import LAG_SECONDS, PATIENT, Pace, drained_while_taken
 from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_refusal
 from penstock.client.confluent.sending import send_accepted
+from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import OF_KNOWN_TOPICS, PRODUCER, client_settings
 from penstock.config import StreamsConfig
@@ -43,6 +44,10 @@ class Deliveries:
                 self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
         elif self._failed is None:
             self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
+
+    def written(self, partition: TopicPartition, end: int) -> None:
+        """Take the end of a partition after records that were written without librdkafka."""
+        self._last[partition] = end - 1
 
     def has_failed(self) -> bool:
         """Return whether there is a record that was not delivered."""
@@ -79,6 +84,7 @@ class ConfluentBatchProducer:
         self._timeout_ms = timeout_ms
         self._deliveries = Deliveries()
         self._pace = Pace()
+        self._time_zero = TimeZero(config, timeout_ms, self._drain, self._deliveries.written)
         self._connect()
 
     def _connect(self) -> None:
@@ -95,7 +101,7 @@ class ConfluentBatchProducer:
         self._pace.give(sum(len(each.batch) for each in output), len(client))
         try:
             accepted = self._refusals.without_refused(output, on_refused)
-            send_accepted(self._connection, client, accepted, on_refused)
+            send_accepted(self._connection, client, self._time_zero, accepted, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], TopicPartition(" ".join(dict.fromkeys(each.topic for each in output)), 0))
@@ -107,6 +113,22 @@ class ConfluentBatchProducer:
 
     def flush(self) -> dict[TopicPartition, int]:
         """Return the ends of the partitions when all records are written; see `client.api.BatchProducer`."""
+        self._drain()
+        if self._refusals.written():
+            self._connect()
+        return self._deliveries.take_ends()
+
+    def close(self) -> None:
+        """Release connections and threads, and drop what was not written; harmless when called again."""
+        self._time_zero.close()
+        if self._client is not None:
+            self._client.purge()
+            self._client.poll(0)
+            self._connection.serve = nothing_to_serve
+            self._client = None
+
+    def _drain(self) -> bool:
+        """Wait until all records taken are written; raise the error if one is not."""
         try:
             remaining = drained_while_taken(self._connection, self._open())
         except KafkaException as error:
@@ -115,17 +137,7 @@ class ConfluentBatchProducer:
         self._raise_failed()
         if remaining:
             self._connection.fail(Code(Code._TIMED_OUT, f"{remaining} records were not written"), "writing")
-        if self._refusals.written():
-            self._connect()
-        return self._deliveries.take_ends()
-
-    def close(self) -> None:
-        """Release connections and threads, and drop what was not written; harmless when called again."""
-        if self._client is not None:
-            self._client.purge()
-            self._client.poll(0)
-            self._connection.serve = nothing_to_serve
-            self._client = None
+        return True
 
     def _raise_failed(self) -> None:
         refused = self._deliveries.take_refused()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import Any, NoReturn
 
@@ -9,12 +10,16 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Message, Producer
 
 from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
+from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
 from penstock.durations import timestamp_ms
 from penstock.errors import KafkaError, counted
-from penstock.record import Headers, TopicPartition
+from penstock.plan.partitioning import partition_for
+from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
+
+_PARTITIONER = "murmur2_random"
 
 
 class _Deliveries:
@@ -39,6 +44,7 @@ class ConfluentProducer:
         self._connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
+        self._time_zero = TimeZero(config, timeout_ms, self._flushed)
         self._topic = ""
 
     def send(
@@ -53,6 +59,9 @@ class ConfluentProducer:
         """Take a record to be written in the background; see `client.api.Producer`."""
         client = self._open()
         self._topic = topic
+        if timestamp == 0:
+            self._write_at_zero(topic, key, value, partition, headers)
+            return
         extra: dict[str, Any] = {"headers": list(headers)} if headers else {}
         if timestamp is not None:
             extra["timestamp"] = timestamp_ms(timestamp, f"the timestamp of a record for {topic}")
@@ -82,12 +91,39 @@ class ConfluentProducer:
 
     def close(self) -> None:
         """Flush and release connections and threads; harmless when called again."""
+        self._time_zero.close()
         if self._client is not None:
             try:
                 self.flush()
             finally:
                 self._connection.serve = nothing_to_serve
                 self._client = None
+
+    def _flushed(self) -> bool:
+        self.flush()
+        return True
+
+    def _write_at_zero(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int | None, headers: Headers
+    ) -> None:
+        at = TopicPartition(topic, self._partition(topic, key) if partition is None else partition)
+        try:
+            refused = self._time_zero.write(PartitionBatch(*at, RecordBatch.of([(key, value, 0, 0, headers)])))
+        except KafkaException as error:
+            refused = [(0, error.args[0])]
+        for _, code in refused:
+            self._connection.fail(code, f"writing to {at}", Right("WRITE", "topic", topic))
+
+    def _partition(self, topic: str, key: bytes | None) -> int:
+        """Return the partition of a record that librdkafka does not write."""
+        chosen = self._connection.settings["partitioner"]
+        if chosen != _PARTITIONER:
+            raise KafkaError(
+                f"Cannot write a record with timestamp 0 to topic {topic}: partitioner={chosen} chooses no partition "
+                f"for it. Give its partition, another timestamp, or partitioner={_PARTITIONER}."
+            )
+        count = self._time_zero.writer().partitions(topic)
+        return random.randrange(count) if key is None else partition_for(key, count)
 
     def _raise_failed(self) -> None:
         if self._deliveries.failed is not None:

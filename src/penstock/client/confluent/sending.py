@@ -13,6 +13,7 @@ from confluent_kafka import KafkaException, Producer
 from penstock.client.api import GroupCommit, OnRefused
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.refusals import RefusedError, fail_on_refused, is_refusal, raise_refused, replaced
+from penstock.client.confluent.time_zero import ByItself
 from penstock.record import PartitionBatch
 
 _POLL_EVERY = 4096
@@ -43,14 +44,21 @@ class EpochWriter(Protocol):
 def send_output(
     connection: Connection,
     producer: Producer,
+    by_itself: ByItself,
     output: Iterable[PartitionBatch],
     on_refused: Callable[[RefusedError], object] = raise_refused,
     refuses: Callable[[Code], bool] = is_refusal,
 ) -> None:
-    """Give all records to `producer`, waiting while its buffer is full; on_refused: takes those that it refuses, which
-    it does with an error that `refuses` accepts."""
+    """Give all records to `producer`, waiting while its buffer is full, but those that `by_itself` writes; on_refused:
+    takes those that are refused with an error that `refuses` accepts."""
     produce, poll = producer.produce, producer.poll
     for part, each in enumerate(output):
+        if by_itself.takes(each):
+            for row, code in by_itself.write(each):
+                if not refuses(code):
+                    raise KafkaException(code)
+                on_refused(RefusedError(part, row, code))
+            continue
         for index, arguments in enumerate(_produce_arguments(each)):
             if index % _POLL_EVERY == _POLL_EVERY - 1:
                 poll(0)
@@ -68,15 +76,19 @@ def send_output(
 
 
 def send_accepted(
-    connection: Connection, producer: Producer, output: Sequence[PartitionBatch], on_refused: OnRefused
+    connection: Connection,
+    producer: Producer,
+    by_itself: ByItself,
+    output: Sequence[PartitionBatch],
+    on_refused: OnRefused,
 ) -> None:
     """Give `producer` all records but those that it refuses for what they are, and behind them what `on_refused` gives
     in their place; raises what that raises. What brokers refuse is not known yet."""
     refused: list[RefusedError] = []
-    send_output(connection, producer, output, refused.append)
+    send_output(connection, producer, by_itself, output, refused.append)
     if refused:
         instead = replaced(output, refused, on_refused)[len(output) :]
-        send_output(connection, producer, instead, refuses=lambda code: False)
+        send_output(connection, producer, by_itself, instead, refuses=lambda code: False)
 
 
 def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:

@@ -16,12 +16,13 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
-from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused
+from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused, RefusedOutputError
 from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, drained
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import send_accepted
+from penstock.client.confluent.time_zero import NewClientNeededError, TransactionalTimeZero
 from penstock.client.confluent.transactions import (
     FENCED,
     group_metadata,
@@ -84,6 +85,7 @@ class ConfluentTransactionalProducer:
         self._connection = Connection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
+        self._time_zero = TransactionalTimeZero(config, timeout_ms, transactional_id, self._deliveries.written)
         self._config = config
         self._timeout_ms = timeout_ms
         self._offsets = self._connected_offsets()
@@ -95,14 +97,18 @@ class ConfluentTransactionalProducer:
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused = fail_on_refused) -> None:
         """Take records to be written in the transaction."""
+        if not self._time_zero.claim(output):
+            self._renew(output)
         client = self._begun()
         self._pace.give(sum(len(each.batch) for each in output), len(client))
         try:
             accepted = self._refusals.without_refused(output, on_refused)
-            send_accepted(self._connection, client, accepted, on_refused)
+            send_accepted(self._connection, client, self._time_zero, accepted, on_refused)
             client.poll(0)
         except KafkaException as error:
             self._fail(error.args[0], output[0].topic if output else "")
+        except NewClientNeededError:
+            self._renew(output)
         except StreamsError:  # a record was refused, and nothing is to be written without it
             self._end()
             raise
@@ -135,12 +141,14 @@ class ConfluentTransactionalProducer:
             if has_texts:
                 self._commit_texts(offsets, member)
             self._before_commit()
+            if not positions:
+                self._time_zero.end(is_commit=True)
             until(seconds, lambda: client.commit_transaction(seconds))
         except KafkaException as error:
             self._fail(error.args[0], "")
         self._is_open = False
         is_calm = self._time.committed(self._age())
-        if self._refusals.written() or is_calm:
+        if any((self._refusals.written(), self._time_zero.committed(), is_calm)):
             self._client = None
         return self._deliveries.take_ends()
 
@@ -162,10 +170,26 @@ class ConfluentTransactionalProducer:
     def close(self) -> None:
         """Abort, and release connections and threads; harmless when called again."""
         if self._is_open and self._client is not None:
-            with suppress(KafkaException):
+            with suppress(KafkaException, KafkaError):
                 self._client.abort_transaction(self._connection.timeout)
+                self._time_zero.end(is_commit=False)
         self._client, self._is_open, self._is_closed = None, False, True
         self._offsets.close()
+        self._time_zero.close()
+
+    def _renew(self, output: Sequence[PartitionBatch]) -> None:
+        """Give up the client, since only a new one can share the partitions of `output` that have timestamp 0. If it
+        has begun a transaction, raise the error for it: its records are made again."""
+        is_open = self._is_open
+        if is_open:
+            self._end()
+        self._client = None
+        if is_open:
+            topics = ", ".join(dict.fromkeys(each.topic for each in output))
+            raise RefusedOutputError(
+                f"The transaction of {self._transactional_id} is begun again: records for {topics} have timestamp 0, "
+                "and need a producer of their own."
+            )
 
     def _begun(self) -> Producer:
         """Return the client in an open transaction."""
@@ -198,9 +222,11 @@ class ConfluentTransactionalProducer:
             raise KafkaError("The producer is closed.")
         if self._client is None:
             right = transactional_right(self._transactional_id)
-            self._connection.settings = {**self._settings, **self._refusals.settings}
-            self._client = initialized_within(self._time, self._connection, self._transactional_id, right)
-            self._connection.serve = self._client.poll
+            self._connection.settings = {**self._time_zero.settings(self._settings), **self._refusals.settings}
+            client = initialized_within(self._time, self._connection, self._transactional_id, right)
+            self._connection.serve = client.poll
+            self._time_zero.continue_with(client, self._connection.timeout)
+            self._client = client
         return self._client
 
     def _raise_failed(self) -> None:
@@ -288,7 +314,7 @@ class ConfluentTransactionalProducer:
         ends what it left open."""
         client, self._client = self._client, None
         self._offsets.forget()  # the next transaction may have another epoch
-        if client is not None and self._is_open:
+        if client is not None and self._is_open and not self._time_zero.has_written:
             with suppress(KafkaException):
                 until(_ABORT_SECONDS, lambda: client.abort_transaction(_ABORT_SECONDS))
                 self._client = client

@@ -43,6 +43,7 @@ from penstock.client.confluent.refusals import (
     replaced,
 )
 from penstock.client.confluent.sending import send_output
+from penstock.client.confluent.time_zero import TransactionalTimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, HURRIED, PRODUCER, client_settings
 from penstock.client.sockets.offsets import COUNTED_OUT, TransactionOffsets, has_members
@@ -149,6 +150,7 @@ class TransactionalWriter:
         self._was_committed = was_committed
         self._before_write = before_write
         self._reports = Reports()
+        self._time_zero = TransactionalTimeZero(config, timeout_ms, transactional_id)
         self._seen: str | None = None
         self._config = config
         self._transactional_id = transactional_id
@@ -195,6 +197,8 @@ class TransactionalWriter:
         longest = 2 * self._timeout_ms / 1000
         patience, waits_until = min(_COORDINATOR_TIMEOUT_MS / 1000, longest), 0.0
         while True:
+            if not self._time_zero.claim(left):
+                self._producer = None
             try:
                 # Fence first, then look: what is committed after the fence stays so, as nobody else can write any more.
                 connection, producer = self._ready(one_by_one)
@@ -210,8 +214,8 @@ class TransactionalWriter:
             try:
                 self._transaction(connection, producer, epoch, f"{owner} {note}".rstrip(), left, group_commit, patience)
                 self._seen = owner
-                if one_by_one:
-                    self._producer = None  # its batches of one record are slow; the next epoch gets a usual producer
+                if self._time_zero.committed() or one_by_one:  # batches of one record are slow
+                    self._producer = None  # the next epoch gets a usual producer
                 return True
             except RefusedError as error:
                 refused.append(error)
@@ -275,6 +279,7 @@ class TransactionalWriter:
     def close(self) -> None:
         """Release connections and threads; an open transaction is left to the next producer."""
         self._producer = None
+        self._time_zero.close()
         if self._reader is not None:
             self._reader[1].close()
             self._reader = None
@@ -315,10 +320,11 @@ class TransactionalWriter:
                 "on_delivery": self._reports.delivered,
                 **(ONE_BY_ONE if one_by_one else {}),
             }
-            settings = client_settings(self._config, PRODUCER, forced, HURRIED)
+            settings = self._time_zero.settings(client_settings(self._config, PRODUCER, forced, HURRIED))
             self._time = self._time or TransactionTimeout(int(settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
             connection = Connection(settings, self._timeout_ms)
             producer = initialized_within(self._time, connection, self._transactional_id, *self._rights)
+            self._time_zero.continue_with(producer, connection.timeout)
             self._producer = connection, producer
             if self._offsets is not None:
                 self._offsets.forget()
@@ -398,7 +404,7 @@ class TransactionalWriter:
         self._began = time.monotonic()
         producer.begin_transaction()
         self._pace.give(sum(len(each.batch) for each in output), 0)
-        send_output(connection, producer, output)
+        send_output(connection, producer, self._time_zero, output)
         # The marker is part of the transaction: readers see output and marker together, or neither.
         self._send_offsets(connection, producer, [marker], self._reader_group(), patience)
         if group_commit is not None:
