@@ -28,7 +28,8 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     """Runs a topology (Kafka class: KafkaStreams).
 
     `with KafkaStreams(topology, config) as streams:` starts it at the beginning of the block and closes it at the end.
-    An application that was started keeps the program alive until it ends, as in Java.
+    An application that was started keeps the program alive until it ends, as in Java. If the main thread fails, or if a
+    test has started the application, the end of the program closes it.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
