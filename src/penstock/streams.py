@@ -75,6 +75,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
                 application keeps running unchanged. Or it must not start, as `start` says: the state is ERROR then.
             TimeoutError: the application has not ended in time; it ends later, and `edit` can be called again.
         """
+        self._only_outside_of_loading()
         built = built_topology(topology, self._application_id)
         savepoints = load("penstock.savepoints", "KafkaStreams.edit")
         before = savepoints.shape_of(self._topology, self._config)

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
+from penstock.application.loading import current_refusal
 from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
@@ -115,6 +116,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._told_by: _Listener | None = None
         self._released = False
         self._is_of_a_test = False
+        self._refusal = current_refusal()
         self._paused_since_ms: int | None = None
         self._error: BaseException | None = None
         self._uncaught: deque[UncaughtError] = deque(maxlen=_KEPT_ERRORS)
@@ -167,6 +169,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if self.state() is not State.CREATED:
             raise RuntimeError(f"{method} can only be called before the start; the state is {self.state().value}.")
 
+    def _only_outside_of_loading(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+
     # ---------------------------------------- start and end
 
     def start(self) -> Self:
@@ -204,6 +210,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 self.close()
 
     def _start(self, until_end: bool) -> None:
+        self._only_outside_of_loading()
         if not self._move(State.REBALANCING, State.CREATED):
             raise RuntimeError(
                 f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
@@ -323,6 +330,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             RuntimeError: the application runs: its state is not CREATED, NOT_RUNNING or ERROR.
             LockError: another program runs with this application.id.
         """
+        self._only_outside_of_loading()
         state = self.state()
         if state is not State.CREATED and state not in _ENDED:
             raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
