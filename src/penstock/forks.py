@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from typing import Any, Final
-from weakref import WeakMethod
-
-_methods: Final[set[WeakMethod[Callable[[], Any]]]] = set()
+from typing import Final, Protocol
+from weakref import WeakSet
 
 
-def call_in_children(method: Callable[[], None]) -> None:
-    """Call `method` in each process that is forked from now on, for as long as its object exists."""
-    _methods.add(WeakMethod(method, _methods.discard))
+class OfOneProcess(Protocol):
+    """Has threads or processes, which a forked process does not have."""
+
+    def _leave_to_the_parent(self) -> None:
+        """Be ended in this process, which was forked, and change nothing in its parent."""
+        ...
 
 
-def _call() -> None:
-    for reference in list(_methods):
-        method = reference()
-        if method is not None:
-            method()
-    _methods.clear()
+_objects: Final[WeakSet[OfOneProcess]] = WeakSet()
 
 
-os.register_at_fork(after_in_child=_call)
+def stay_in_this_process(each: OfOneProcess) -> None:
+    """Let `each` leave what it has to this process in all processes that are forked from now on."""
+    _objects.add(each)
+
+
+def _leave_to_the_parent() -> None:
+    for each in _objects:
+        each._leave_to_the_parent()
+    _objects.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)

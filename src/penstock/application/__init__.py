@@ -31,7 +31,7 @@ from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
-from penstock.forks import call_in_children
+from penstock.forks import stay_in_this_process
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.host.directories import application_path
 from penstock.host.progress import late_end
@@ -219,7 +219,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if is_in_notebook():
             self._close_the_one_before()
         self._is_of_a_test = is_in_a_test()
-        call_in_children(self._leave_to_the_parent)
+        stay_in_this_process(self)
         try:
             host = self._open_host(until_end)
             self._serve()

@@ -24,7 +24,7 @@ from typing import IO, Final, Self
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import READY_LINE
 from penstock.errors import ProcessorStateError
-from penstock.forks import call_in_children
+from penstock.forks import stay_in_this_process
 from penstock.private_files import open_private, private_directory
 
 LOG_NAME: Final = "broker.log"
@@ -65,7 +65,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
         self._sending = threading.Lock()
-        call_in_children(self._leave_to_the_parent)
+        stay_in_this_process(self)
 
     @property
     def bootstrap_servers(self) -> str:
