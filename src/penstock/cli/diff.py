@@ -21,7 +21,7 @@ def diff(
     file: ProgramFile,
     new: Annotated[
         Path | None,
-        typer.Argument(metavar="[NEW]", help="The changed program; without it FILE is compared with its checkpoint."),
+        typer.Argument(metavar="[NEW]", help="The changed program; without it FILE is compared with its state."),
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
@@ -29,7 +29,10 @@ def diff(
     as_json: AsJson = False,
     config: Settings = None,
 ) -> None:
-    """Show what happens to each store when a changed program starts; fails if it cannot start."""
+    """Show what happens to each store when a changed program starts; fails if it cannot start.
+
+    The state is that of the checkpoint, and on the threads host that of the changelog topics and of the group.
+    """
     overrides = parsed_settings(config)
     program = load_program(file)
     configured = program.configured(overrides)
