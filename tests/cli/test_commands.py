@@ -419,6 +419,22 @@ def test_diff_on_threads_compares_with_the_changelogs(
     assert """cannot read the value b'{"n":1}' of offset 0""" in refused.out
 
 
+def test_query_on_threads_reads_the_changelogs(run: Run, unique_name: Callable[[str], str], tmp_path: Path) -> None:
+    app, source, program = unique_name("app"), unique_name("in"), tmp_path / "adds.py"
+    program.write_text(ADDS.replace("APP", app).replace("IN", source))
+    run("topics", "create", source, "-p", "2")
+    assert run("query", str(program)).out.split()[:3] == ["store", "kind", "s"]
+    early = run("query", str(program), "s")
+    assert (early.code, f"there is no changelog topic {app}-s-changelog" in early.err) == (1, True)
+    run("topics", "create", f"{app}-s-changelog", "-p", "2")
+    lines = 'a={"n":1}\nb={"n":2}\nc={"n":3}\na={"n":4}\nb=null\n'
+    run("produce", f"{app}-s-changelog", "--key-separator", "=", standard_input=lines)
+    found = run("query", str(program), "s")
+    assert (found.code, sorted(found.out.splitlines())) == (0, ['a\t{"n":4}', 'c\t{"n":3}'])
+    assert found.err == "As of the present end of the changelog topics.\n"
+    assert [run("query", str(program), "s", key).out for key in "ab"] == ['a\t{"n":4}\n', "b\tnull\n"]
+
+
 NAMED = """
 from penstock import StreamsBuilder
 topologies = {}
