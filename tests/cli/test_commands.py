@@ -6,6 +6,7 @@ import io
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -15,8 +16,11 @@ import pytest
 from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
+from penstock.cli import main as commands
 from penstock.cli import records
+from penstock.cli.common import parsed_settings
 from penstock.cli.program import load_program
+from penstock.cli.run import showing_progress
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
@@ -363,6 +367,27 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
     described = penstock_here("describe", str(example))
     assert (described.code, described.out) == (0, str(load_program(example).topology.describe()))
     assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out
+
+
+@pytest.mark.parametrize(
+    "name", ["run", "dev", "query", "ui", "diff", "takeover", "reset", "recover", "produce", "consume"]
+)
+def test_brokers_are_given_to_every_command_by_the_same_option(name: str) -> None:
+    context = commands.command(name).make_context(name, ["x", "-b", "host:1"])
+    assert context.params["servers"] == "host:1"
+    assert parsed_settings(["bootstrap.servers=other:1"], servers="host:1") == {"bootstrap.servers": "host:1"}
+
+
+def test_progress_is_shown_while_the_topics_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = threading.Semaphore(0)
+
+    def statistics() -> dict[str, int]:
+        asked.release()
+        return {"records_in": 1_500, "lag": 20_000}
+
+    with showing_progress(statistics, 0.001):
+        assert all(asked.acquire(timeout=60) for _ in range(2))
+    assert "1,500 records read, 20,000 left.\n" in capsys.readouterr().err
 
 
 def test_describe_shows_named_topologies(penstock_here: Run, tmp_path: Path) -> None:

@@ -24,6 +24,14 @@ Servers = Annotated[
 ]
 
 
+ServersOfProgram = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers", "-b", metavar="HOST:PORT", help="Brokers of the application; default: its configuration."
+    ),
+]
+
+
 def with_default_servers(config: StreamsConfig) -> StreamsConfig:
     """Return the configuration of a program, with the default brokers if it names none."""
     if config["bootstrap.servers"] is not None:

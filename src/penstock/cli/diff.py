@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from penstock import savepoints
-from penstock.cli.clients import Servers, with_default_servers
+from penstock.cli.clients import ServersOfProgram, with_default_servers
 from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
 from penstock.host.open import keeps_checkpoint
@@ -29,7 +29,7 @@ def diff(
         str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
     """Show what happens to each store when a changed program starts; fails if it cannot start.

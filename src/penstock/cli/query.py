@@ -15,7 +15,7 @@ import typer
 from rich.table import Table
 
 from penstock.application.store_entries import Entry, Selection, StoreEntries, plain
-from penstock.cli.clients import Servers, with_default_servers
+from penstock.cli.clients import ServersOfProgram, with_default_servers
 from penstock.cli.common import Settings, err, out, parsed_settings
 from penstock.cli.program import load_program
 from penstock.cli.run import File
@@ -41,7 +41,7 @@ def query(
     ] = LONG_MAX,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many entries.")] = DEFAULT_LIMIT,
     json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
-    servers: Servers = None,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
     """Show what a store of a program holds, one line per entry with key and value, as of the newest commit in the
