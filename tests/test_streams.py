@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from penstock import Consumed, Materialized, Serdes, StateQueryRequest, StreamsBuilder, TimeWindows
-from penstock.application import CloseOptions, GroupMembershipOperation
+from penstock.application.close_options import CloseOptions, GroupMembershipOperation
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError, StreamsNotStartedError
 from penstock.host.api import HostListener, State, StreamThreadExceptionResponse
@@ -119,6 +119,7 @@ class TestHost:
 def host(monkeypatch: pytest.MonkeyPatch) -> TestHost:
     host = TestHost()
     monkeypatch.setattr("penstock.streams.open_host", host.open)
+    monkeypatch.setattr("penstock.application.ended_with", lambda is_of_a_test: None)  # programs that reach their end
     return host
 
 
@@ -498,6 +499,37 @@ def test_a_second_sigterm_does_not_stop_the_close(host: TestHost) -> None:
     with pytest.raises(SystemExit), KafkaStreams(topology(), CONFIG) as streams:
         os.kill(os.getpid(), signal.SIGTERM)
     assert streams.state() is State.NOT_RUNNING
+
+
+def test_a_later_sigterm_gives_the_running_commit_up_and_the_next_one_ends_the_process(
+    host: TestHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_ms = 0
+    monkeypatch.setattr("penstock.termination.elapsed_milliseconds", lambda: now_ms)
+    kept: list[object] = []
+    monkeypatch.setattr("atexit.register", kept.append)
+    monkeypatch.setattr("atexit.unregister", lambda callback: callback in kept and kept.remove(callback))
+    before = signal.getsignal(signal.SIGTERM)
+
+    def close(timeout_ms: int, leave_group: bool = True) -> bool:
+        nonlocal now_ms
+        now_ms += 1_000
+        if not host.closed_with:
+            host.closed_with.append(timeout_ms)
+            os.kill(os.getpid(), signal.SIGTERM)
+        host.closed_with.append(timeout_ms)
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        return False  # a function of the user does not return
+
+    host.close = close  # type: ignore[method-assign]  # a host that takes its time
+    try:
+        with pytest.raises(SystemExit), KafkaStreams(topology(), CONFIG) as streams:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert host.closed_with == [60_000, 0]
+        assert streams.state() is State.NOT_RUNNING
+        assert kept == [], "the end of the program does not wait"
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def interrupted_while_it_closes(host: TestHost) -> None:

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from penstock.application import CloseOptions, GroupMembershipOperation
+    from penstock.application.close_options import CloseOptions, GroupMembershipOperation
     from penstock.config import StreamsConfig
     from penstock.dsl.branched import Branched, BranchedKStream
     from penstock.dsl.builder import StreamsBuilder
@@ -120,7 +120,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _MODULES = {
-    "penstock.application": ("CloseOptions", "GroupMembershipOperation"),
+    "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),
     "penstock.config": ("StreamsConfig",),
     "penstock.dsl.branched": ("Branched", "BranchedKStream"),
     "penstock.dsl.builder": ("StreamsBuilder",),

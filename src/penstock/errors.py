@@ -96,8 +96,8 @@ class StreamsRebalancingError(InvalidStateStoreError):
 class StreamsStoppedError(InvalidStateStoreError):
     """State was requested after the application has ended (Kafka class: StreamsStoppedException).
 
-    What to do: Read the state with `open_state` or `penstock query`, which need no running application on Spark, or
-    start the application again.
+    What to do: Read the state with `penstock query`, which needs no running application, or on Spark with `open_state`,
+    or start the application again.
     """
 
 

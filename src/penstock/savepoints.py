@@ -21,6 +21,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.directories import application_path
 from penstock.host.layout import Layout, layout_of
+from penstock.host.open import keeps_checkpoint
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, store_partitions, topology_shape
@@ -30,7 +31,7 @@ from penstock.host.spark.driver.importing import ImportedTask, check_empty, make
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover
+from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover, state_changes
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
@@ -260,6 +261,8 @@ def drop(application: Application, store: str) -> None:
 def diff(topology: Topology, application: Application, config: StreamsConfig | Mapping[str, Any]) -> Evolution:
     """Return what a changed program means for the state of an application, before it is started.
 
+    On the threads host the state is in changelog topics and the offsets of the group, so it is compared with them.
+
     Args:
         topology: of the changed program.
         application: the checkpoint or savepoint to continue from.
@@ -267,13 +270,18 @@ def diff(topology: Topology, application: Application, config: StreamsConfig | M
 
     Raises:
         StreamsError: there is no checkpoint.
+        KafkaError: on the threads host, if brokers do not answer.
     """
     checkpoint = _checkpoint(application)
     metadata = checkpoint.read_metadata()
-    if metadata is None:
-        raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so no state could change.")
     checked = _config(config)
     built = built_topology(topology, str(checked.required("application.id")))
+    if metadata is None and not isinstance(application, str) and not keeps_checkpoint(checked):
+        found = state_changes(built, checked.overridden(built.config_overrides))
+        differences = (*found.refused, *found.differences, *(f"stores / {store} is new" for store in found.new))
+        return Evolution(kept=found.kept, new=found.new, refused=found.refused, differences=differences)
+    if metadata is None:
+        raise StreamsError(f"There is no checkpoint at {checkpoint.uri}, so no state could change.")
     known = {**metadata.shape["partitions of source topics"], **topics_of(checked)}
     known = {topic: count for topic, count in known.items() if topic not in built.repartition_topics}
     return evolve(metadata.shape, topology_shape(built, checked, known), metadata.removed)

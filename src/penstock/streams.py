@@ -28,7 +28,8 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     """Runs a topology (Kafka class: KafkaStreams).
 
     `with KafkaStreams(topology, config) as streams:` starts it at the beginning of the block and closes it at the end.
-    An application that was started keeps the program alive until it ends, as in Java.
+    An application that was started keeps the program alive until it ends, as in Java. If the main thread fails, or if a
+    test has started the application, the end of the program closes it.
     """
 
     def __init__(self, topology: Topology, config: StreamsConfig | Mapping[str, Any], spark: Any = None) -> None:
@@ -74,6 +75,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
                 application keeps running unchanged. Or it must not start, as `start` says: the state is ERROR then.
             TimeoutError: the application has not ended in time; it ends later, and `edit` can be called again.
         """
+        self._only_outside_of_loading()
         built = built_topology(topology, self._application_id)
         savepoints = load("penstock.savepoints", "KafkaStreams.edit")
         before = savepoints.shape_of(self._topology, self._config)

@@ -9,30 +9,39 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
+from penstock.clock import elapsed_milliseconds
+
 TERMINATED: Final = 143
 """The exit code of a program that SIGTERM has ended."""
+
+_ONE_REQUEST_MS: Final = 500
+"""Signals within this time are one request: `timeout` sends SIGTERM to the process and then to its group."""
 
 
 @contextmanager
 def terminating() -> Iterator[None]:
-    """Make SIGTERM raise SystemExit(TERMINATED) inside the block, once, after calling the previous handler.
+    """Make SIGTERM raise SystemExit(TERMINATED) inside the block, after calling the previous handler.
 
-    The block restores the previous handler. Nothing changes in threads other than the main one, where Python receives
-    no signals, or if SIGTERM is ignored.
+    A second SIGTERM raises it again, which interrupts a close that waits; a third one ends the process at once. The
+    block restores the previous handler. Nothing changes in threads other than the main one, where Python receives no
+    signals, or if SIGTERM is ignored.
     """
     before = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or before in (signal.SIG_IGN, None):
         yield
         return
-    ended = False
+    asked_ms: int | None = None
 
     def end(number: int, frame: FrameType | None) -> None:
-        nonlocal ended
-        if ended:  # what was opened is being closed
+        nonlocal asked_ms
+        if asked_ms is None:
+            asked_ms = elapsed_milliseconds()
+            if callable(before):
+                before(number, frame)
+        elif elapsed_milliseconds() - asked_ms < _ONE_REQUEST_MS:
             return
-        ended = True
-        if callable(before):
-            before(number, frame)
+        else:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
         raise SystemExit(TERMINATED)
 
     signal.signal(signal.SIGTERM, end)

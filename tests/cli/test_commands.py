@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,13 +16,18 @@ import pytest
 from confluent_kafka import Consumer
 
 from penstock.broker.process import BrokerProcess
+from penstock.cli import main as commands
+from penstock.cli import records
+from penstock.cli.common import parsed_settings
 from penstock.cli.program import load_program
+from penstock.cli.run import showing_progress
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
+from penstock.errors import StreamsError
 from penstock.host.api import STATE_ELSEWHERE
 from penstock.record import TopicPartition
-from tests.support.commands import Command, Run, penstock
+from tests.support.commands import Command, Ended, Run, penstock
 from tests.support.waiting import until
 
 
@@ -76,6 +83,38 @@ def test_lines_become_records_and_records_become_lines(run: Run, unique_name: Ca
     assert (written.code, written.err) == (0, f"Wrote 3 records to {name}.\n")
     read = run("consume", name, "--from-beginning", "--max-messages", "3")
     assert (read.code, read.out) == (0, "a\t1\nnull\t2\nb\tnull\n")
+
+
+def test_lines_end_as_on_any_system(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("t")
+    run("topics", "create", name)
+    lines = "\ufeffa:1\r\nb:null\r\nc:3\rd:\n"
+    assert run("produce", name, "--key-separator", ":", standard_input=lines).err == f"Wrote 4 records to {name}.\n"
+    assert run("produce", name, "--json", standard_input='{"key": "e"}\r\n').code == 0
+    read = run("consume", name, "--from-beginning", "--max-messages", "5", "--json")
+    shown = [json.loads(line) for line in read.out.splitlines()]
+    expected = [("a", "1"), ("b", None), ("c", "3"), ("d", ""), ("e", None)]
+    assert [(each["key"], each["value"]) for each in shown] == expected
+
+
+def test_a_line_that_is_not_utf_8_is_named() -> None:
+    text = "good\nä\n".encode() + "caf\xe9\n".encode("latin-1")
+    lines = records._lines(io.TextIOWrapper(io.BytesIO(text)))
+    assert [next(lines), next(lines)] == ["good", "ä"]
+    with pytest.raises(StreamsError, match=r"Line 3 is not UTF-8: it has the byte 0xe9 after 'caf'\. .*iconv"):
+        next(lines)
+
+
+def test_a_topic_that_does_not_exist_is_created_only_if_asked(run: Run, unique_name: Callable[[str], str]) -> None:
+    name = unique_name("orders")
+    run("topics", "create", name)
+    for command in (["produce"], ["consume", "--timeout-ms", "1"]):
+        refused = run(*command, name[:-1], standard_input="x\n")
+        assert refused.code == 1
+        assert f"There is no topic '{name[:-1]}' at" in refused.err
+        assert f"did you mean {name}?" in refused.err
+    written = run("produce", name[:-1], "--create", standard_input="x\n")
+    assert (written.code, written.err) == (0, f"Created topic {name[:-1]}.\nWrote 1 record to {name[:-1]}.\n")
 
 
 def test_a_tab_between_key_and_value_may_be_two_characters(run: Run, unique_name: Callable[[str], str]) -> None:
@@ -331,6 +370,27 @@ def test_describe_is_kafkas_text(penstock_here: Run) -> None:
     assert "Processor: KSTREAM-AGGREGATE-0000000003 (stores: [counts-store])" in described.out
 
 
+@pytest.mark.parametrize(
+    "name", ["run", "dev", "query", "ui", "diff", "takeover", "reset", "recover", "produce", "consume"]
+)
+def test_brokers_are_given_to_every_command_by_the_same_option(name: str) -> None:
+    context = commands.command(name).make_context(name, ["x", "-b", "host:1"])
+    assert context.params["servers"] == "host:1"
+    assert parsed_settings(["bootstrap.servers=other:1"], servers="host:1") == {"bootstrap.servers": "host:1"}
+
+
+def test_progress_is_shown_while_the_topics_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = threading.Semaphore(0)
+
+    def statistics() -> dict[str, int]:
+        asked.release()
+        return {"records_in": 1_500, "lag": 20_000}
+
+    with showing_progress(statistics, 0.001):
+        assert all(asked.acquire(timeout=60) for _ in range(2))
+    assert "1,500 records read, 20,000 left.\n" in capsys.readouterr().err
+
+
 def test_describe_shows_named_topologies(penstock_here: Run, tmp_path: Path) -> None:
     program = tmp_path / "shop.py"
     program.write_text(NAMED)
@@ -345,6 +405,60 @@ def test_describe_shows_named_topologies(penstock_here: Run, tmp_path: Path) -> 
     several = penstock_here("describe", str(program), "--format", "svg")
     assert (several.code, "Draw one of them: --topology orders|returns." in several.err) == (1, True)
     assert "This command takes a program with one `topology`" in penstock_here("diff", str(program)).err
+
+
+ADDS = """
+from dataclasses import dataclass
+from penstock import *
+@dataclass
+class T:
+    n: int
+S, J = Serdes.string(), Serdes.json(T)
+config = {"application.id": "APP", "default.key.serde": S, "default.value.serde": S, "penstock.host": "threads"}
+b = StreamsBuilder()
+stored = Materialized.as_("s").with_value_serde(J)
+b.stream("IN").group_by_key().aggregate(lambda: T(0), lambda k, v, t: T(t.n + 1), stored)
+topology = b.build()
+"""
+
+
+def test_diff_on_threads_compares_with_the_changelogs(
+    run: Run, unique_name: Callable[[str], str], tmp_path: Path
+) -> None:
+    app, source, program = unique_name("app"), unique_name("in"), tmp_path / "adds.py"
+
+    def diff(old: str = "", new: str = "") -> Ended:
+        program.write_text(ADDS.replace(old, new).replace("APP", app).replace("IN", source))
+        return run("diff", str(program))
+
+    run("topics", "create", source)
+    assert diff().out == "store s is new and starts empty\n"
+    run("topics", "create", f"{app}-s-changelog", f"{app}-gone-changelog")
+    run("produce", f"{app}-s-changelog", "--key-separator", "=", standard_input='a={"n":1}\n')
+    gone = f"topic {app}-gone-changelog is not of this program; it is kept\n"
+    assert (diff().code, diff().out) == (0, f"store s keeps its state\n{gone}")
+    run("topics", "delete", f"{app}-gone-changelog")
+    assert (diff().code, diff().out) == (0, "nothing changes\n")
+    refused = diff("n: int", "n: int\n    total: float")
+    assert refused.code == 1
+    assert f"REFUSED: Store s, {app}-s-changelog-0: " in refused.out
+    assert """cannot read the value b'{"n":1}' of offset 0""" in refused.out
+
+
+def test_query_on_threads_reads_the_changelogs(run: Run, unique_name: Callable[[str], str], tmp_path: Path) -> None:
+    app, source, program = unique_name("app"), unique_name("in"), tmp_path / "adds.py"
+    program.write_text(ADDS.replace("APP", app).replace("IN", source))
+    run("topics", "create", source, "-p", "2")
+    assert run("query", str(program)).out.split()[:3] == ["store", "kind", "s"]
+    early = run("query", str(program), "s")
+    assert (early.code, f"there is no changelog topic {app}-s-changelog" in early.err) == (1, True)
+    run("topics", "create", f"{app}-s-changelog", "-p", "2")
+    lines = 'a={"n":1}\nb={"n":2}\nc={"n":3}\na={"n":4}\nb=null\n'
+    run("produce", f"{app}-s-changelog", "--key-separator", "=", standard_input=lines)
+    found = run("query", str(program), "s")
+    assert (found.code, sorted(found.out.splitlines())) == (0, ['a\t{"n":4}', 'c\t{"n":3}'])
+    assert found.err == "As of the present end of the changelog topics.\n"
+    assert [run("query", str(program), "s", key).out for key in "ab"] == ['a\t{"n":4}\n', "b\tnull\n"]
 
 
 NAMED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -15,7 +16,7 @@ import pytest
 from penstock.broker.process import BrokerProcess
 from penstock.cli.main import command
 from penstock.cli.program import load_program
-from tests.support.commands import Run, penstock
+from tests.support.commands import Command, Run, penstock
 
 
 @pytest.fixture
@@ -68,6 +69,34 @@ def test_its_program_runs(project: Path, penstock_here: Run, tmp_path: Path, mon
         assert ended.code == 0, ended.err
         totals = ("consume", "totals", "--from-beginning", "--value-serde", "double", "--max-messages", "1")
         assert penstock_here(*totals).out == "ada\t3.0\n"
+
+
+@pytest.mark.slow
+def test_its_readme_runs_as_it_stands(project: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"```sh\n(.*?)```", (project / "README.md").read_text(), re.DOTALL)
+    _, (run_line,), (produce, consume, query), on_kafka = (block.splitlines() for block in blocks)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+
+    def shell(line: str) -> str:
+        ended = subprocess.run(
+            line, shell=True, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    with BrokerProcess(tmp_path / "broker") as broker:
+        own = {
+            "PENSTOCK_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
+            "PENSTOCK_STATE_DIR": str(tmp_path / "state"),
+            "PENSTOCK_COMMIT_INTERVAL_MS": "200",
+        }
+        environment = {**os.environ, **own, "PATH": path}
+        shell(next(line for line in on_kafka if "topics create" in line))
+        with Command(shlex.split(run_line)[1:], project, own):
+            shell(produce)
+            assert shell(consume) == "ada\t3.0\n"
+            assert shell(query) == "ada\t3.0\n"
+        assert "nothing changes" in shell("penstock diff order_totals.py")
 
 
 def test_the_commands_of_its_readme_are_understood(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

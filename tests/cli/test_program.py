@@ -40,6 +40,28 @@ def test_a_program_is_loaded_and_not_started(tmp_path: Path) -> None:
     assert found.configured({"application.id": "other"})["application.id"] == "other"
 
 
+@pytest.mark.parametrize(
+    "call", ["start()", "run_to_end()", "clean_up()", "__enter__()", "edit(topology)", "start().await_termination()"]
+)
+def test_a_program_without_a_main_guard_is_named_and_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    monkeypatch.setattr("penstock.streams.open_host", lambda *arguments, **options: pytest.fail("it runs"))
+    lines = [
+        "from penstock import KafkaStreams, Topology",
+        "topology = Topology().add_source('source', 'in').add_sink('sink', 'out', 'source')",
+        "streams = KafkaStreams(topology, {'application.id': 'app', 'bootstrap.servers': 'localhost:1'})",
+        f"streams.{call}",
+    ]
+    path = program(tmp_path, "\n".join(lines))
+    with pytest.raises(ProgramError, match=rf"runs its application .* at {path}:4\. .*if __name__ == \"__main__\":"):
+        load_program(path)
+    guarded = [*lines[:3], "if __name__ == '__main__':", f"    streams.{call}"]
+    for name in ("my_program.py", "__main__.py"):
+        (tmp_path / name).write_text("\n".join(guarded))
+        assert load_program(tmp_path / name).topology is not None
+
+
 def test_functions_of_a_program_travel_by_value(tmp_path: Path) -> None:
     lines = ("from penstock import Topology", "topology = Topology()", "def f(x): return x + 1", "config = {'f': f}")
     found = load_program(program(tmp_path, "\n".join(lines)))

@@ -137,7 +137,7 @@ def penstock_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 
     def command(*arguments: str, standard_input: str = "") -> Ended:
         monkeypatch.setattr(sys, "argv", ["penstock", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.StringIO(standard_input))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(standard_input.encode()), newline="\n"))
         with pytest.raises(SystemExit) as ended:
             main()
         written = capsys.readouterr()

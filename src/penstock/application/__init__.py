@@ -17,18 +17,21 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
-from enum import Enum
+from dataclasses import dataclass
 from traceback import format_exception, format_exception_only
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 from weakref import WeakValueDictionary
 
+from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
+from penstock.application.loading import current_refusal
+from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
+from penstock.forks import stay_in_this_process
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.host.directories import application_path
 from penstock.host.progress import late_end
@@ -44,9 +47,6 @@ if TYPE_CHECKING:
     from penstock.application.running_topology import RunningTopology
 
 _log = logging.getLogger(__name__)
-
-DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
-"""How long `close` waits by default."""
 
 _KEPT_ERRORS: Final = 50
 _KEPT_TRACEBACK: Final = 10_000
@@ -72,47 +72,6 @@ StateListener = Callable[[State, State], None]
 StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
 """Called with an error that has stopped all tasks, from any thread; returns what follows (Kafka class:
 StreamsUncaughtExceptionHandler)."""
-
-
-class GroupMembershipOperation(Enum):
-    """Whether the group of consumers is left at the end, so that the other instances have the tasks at once and not
-    when the session has ended (Kafka class: CloseOptions.GroupMembershipOperation).
-
-    On Spark both are the same: there is no membership, only positions for tools that show the lag.
-    """
-
-    LEAVE_GROUP = "LEAVE_GROUP"
-    REMAIN_IN_GROUP = "REMAIN_IN_GROUP"
-
-
-@dataclass(frozen=True)
-class CloseOptions:
-    """How to close (Kafka class: CloseOptions).
-
-    timeout_ms: longest wait (ms); None for DEFAULT_CLOSE_TIMEOUT_MS. operation: whether the group is left; None for
-    what the host does without options.
-    """
-
-    timeout_ms: int | None = None
-    operation: GroupMembershipOperation | None = None
-
-    @staticmethod
-    def timeout(timeout_ms: Duration) -> CloseOptions:
-        """Return options with a time-out (ms)."""
-        return CloseOptions(milliseconds(timeout_ms, "time-out"))
-
-    @staticmethod
-    def group_membership_operation(operation: GroupMembershipOperation) -> CloseOptions:
-        """Return options that set whether the application leaves its group."""
-        return CloseOptions(operation=operation)
-
-    def with_timeout(self, timeout_ms: Duration | None) -> CloseOptions:
-        """Return these options with another time-out (ms); None for DEFAULT_CLOSE_TIMEOUT_MS."""
-        return replace(self, timeout_ms=None if timeout_ms is None else milliseconds(timeout_ms, "time-out"))
-
-    def with_group_membership_operation(self, operation: GroupMembershipOperation) -> CloseOptions:
-        """Return these options with another answer to whether the group is left."""
-        return replace(self, operation=operation)
 
 
 @dataclass(frozen=True)
@@ -156,6 +115,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._host: _HostType | None = None
         self._told_by: _Listener | None = None
         self._released = False
+        self._is_of_a_test = False
+        self._refusal = current_refusal()
         self._paused_since_ms: int | None = None
         self._error: BaseException | None = None
         self._uncaught: deque[UncaughtError] = deque(maxlen=_KEPT_ERRORS)
@@ -208,6 +169,10 @@ class ApplicationLife(ABC, Generic[_HostType]):
         if self.state() is not State.CREATED:
             raise RuntimeError(f"{method} can only be called before the start; the state is {self.state().value}.")
 
+    def _only_outside_of_loading(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+
     # ---------------------------------------- start and end
 
     def start(self) -> Self:
@@ -245,6 +210,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
                 self.close()
 
     def _start(self, until_end: bool) -> None:
+        self._only_outside_of_loading()
         if not self._move(State.REBALANCING, State.CREATED):
             raise RuntimeError(
                 f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
@@ -252,6 +218,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
         mark_log_records()
         if is_in_notebook():
             self._close_the_one_before()
+        self._is_of_a_test = is_in_a_test()
+        stay_in_this_process(self)
         try:
             host = self._open_host(until_end)
             self._serve()
@@ -266,20 +234,14 @@ class ApplicationLife(ABC, Generic[_HostType]):
             self._release(DEFAULT_CLOSE_TIMEOUT_MS)
             raise
         atexit.register(self._keep_the_program_alive)
-        # For a person at the terminal, whatever logging is set to: what is promised, where records come from, where
-        # state is kept.
-        print(f"{self._application_id}: {host.summary()}", file=sys.stderr, flush=True)
+        self._tell(host.summary())
 
     def _close_the_one_before(self) -> None:
         """Close the application that an earlier run of the same cell has started."""
         path = str(application_path(self._config))
         before = _STARTED_IN_NOTEBOOK.get(path)
         if before is not None and before is not self and before.state() not in _ENDED:
-            print(
-                f"{self._application_id}: closing the application that this notebook has started before.",
-                file=sys.stderr,
-                flush=True,
-            )
+            self._tell("closing the application that this notebook has started before.")
             before.close()
         _STARTED_IN_NOTEBOOK[path] = self
 
@@ -320,7 +282,8 @@ class ApplicationLife(ABC, Generic[_HostType]):
             try:
                 self._release(0)
             finally:
-                self._move(State.NOT_RUNNING)  # or the end of the program would wait for it
+                self._move(State.NOT_RUNNING)
+                atexit.unregister(self._keep_the_program_alive)
             raise
         if released:
             self._move(State.NOT_RUNNING)
@@ -367,6 +330,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             RuntimeError: the application runs: its state is not CREATED, NOT_RUNNING or ERROR.
             LockError: another program runs with this application.id.
         """
+        self._only_outside_of_loading()
         state = self.state()
         if state is not State.CREATED and state not in _ENDED:
             raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
@@ -551,26 +515,43 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return self._released
 
     def _keep_the_program_alive(self) -> None:
-        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it."""
+        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it.
+
+        It closes the application at once if the main thread has failed, or if a test has started it and not closed it.
+        """
+        close_ms = DEFAULT_CLOSE_TIMEOUT_MS
         with terminating():
             try:
+                reason = ended_with(self._is_of_a_test)
+                if reason is not None and self.state() not in _ENDED:
+                    close_ms = FORGOTTEN.close_timeout_ms()
+                    self._tell(f"{reason}, so the application is closed now.")
+                    return
                 is_closing = self.state() is State.PENDING_SHUTDOWN
-                self._wait_until_ended(DEFAULT_CLOSE_TIMEOUT_MS if is_closing else None)
+                self._wait_until_ended(close_ms if is_closing else None)
             except KeyboardInterrupt:
                 self._announce_close()
             except SystemExit:
                 _log.info("SIGTERM: %s is being closed.", self._application_id)
             finally:
                 with suppress(KeyboardInterrupt, SystemExit):  # the program ends, and `close` has hurried
-                    self.close()
+                    self.close(close_ms)
+
+    def _leave_to_the_parent(self) -> None:
+        """Be ended in a process that was forked: the threads of the application run in its parent alone."""
+        atexit.unregister(self._keep_the_program_alive)
+        self._changed = threading.Condition()  # a thread of the parent may have held its lock
+        if self._state is not State.ERROR:
+            self._state = State.NOT_RUNNING
+        self._host, self._servers = None, []
 
     def _announce_close(self) -> None:
         """Tell the person at the terminal what Ctrl-C waits for, and what another one does."""
-        print(
-            f"{self._application_id}: Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.",
-            file=sys.stderr,
-            flush=True,
-        )
+        self._tell("Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.")
+
+    def _tell(self, text: str) -> None:
+        """Tell a person at the terminal, whatever logging is set to."""
+        print(f"{self._application_id}: {text}", file=sys.stderr, flush=True)
 
     def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
         with self._changed:

@@ -24,6 +24,7 @@ from typing import IO, Final, Self
 from penstock.broker.errors import BrokerError
 from penstock.broker.server import READY_LINE
 from penstock.errors import ProcessorStateError
+from penstock.forks import stay_in_this_process
 from penstock.private_files import open_private, private_directory
 
 LOG_NAME: Final = "broker.log"
@@ -64,6 +65,7 @@ class BrokerProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
         self._sending = threading.Lock()
+        stay_in_this_process(self)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -90,8 +92,8 @@ class BrokerProcess:
     ) -> None:
         self.stop()
 
-    def start(self) -> None:
-        """Start the broker and wait until clients can connect.
+    def start(self) -> Self:
+        """Start the broker, wait until clients can connect, and return it.
 
         Raises:
             BrokerError: it is already running, or it ended or was not ready in START_TIMEOUT_SECONDS; with its output.
@@ -107,6 +109,7 @@ class BrokerProcess:
             raise BrokerError(f"cannot use the data directory {self._data_dir}: {error}") from error
         with log:
             self._start(log)
+        return self
 
     def _start(self, log: IO[bytes]) -> None:
         log.seek(0, os.SEEK_END)
@@ -196,6 +199,17 @@ class BrokerProcess:
         process, self._process = self._process, None
         if process is not None:
             process.wait()
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    pipe.close()
+            _close_pipes(process)
+
+    def _leave_to_the_parent(self) -> None:
+        """Be a broker that was not started in a process that was forked, and let go of the pipe that holds it."""
+        process, self._process = self._process, None
+        self._sending = threading.Lock()  # a thread of the parent may have held it
+        if process is not None:
+            _close_pipes(process)
+
+
+def _close_pipes(process: subprocess.Popen[bytes]) -> None:
+    for pipe in (process.stdin, process.stdout):
+        if pipe is not None:
+            pipe.close()

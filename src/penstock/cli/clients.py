@@ -24,12 +24,21 @@ Servers = Annotated[
 ]
 
 
+ServersOfProgram = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers", "-b", metavar="HOST:PORT", help="Brokers of the application; default: its configuration."
+    ),
+]
+
+
+def with_default_servers(config: StreamsConfig) -> StreamsConfig:
+    """Return the configuration of a program, with the default brokers if it names none."""
+    if config["bootstrap.servers"] is not None:
+        return config
+    return config.overridden({"bootstrap.servers": DEFAULT_SERVERS})
+
+
 def client_config(servers: str | None, settings: list[str] | None) -> StreamsConfig:
     """Return the configuration of a command that talks to brokers: options, then environment, then the default."""
-    given = parsed_settings(settings)
-    if servers is not None:
-        given["bootstrap.servers"] = servers
-    config = StreamsConfig(given)
-    if config["bootstrap.servers"] is None:
-        config = StreamsConfig({**given, "bootstrap.servers": DEFAULT_SERVERS})
-    return config
+    return with_default_servers(StreamsConfig(parsed_settings(settings, servers=servers)))

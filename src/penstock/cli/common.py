@@ -50,15 +50,18 @@ def set_verbose(verbose: bool) -> None:
     logging.getLogger("penstock.client.librdkafka").propagate = verbose
 
 
-def parsed_settings(settings: list[str] | None, option: str = "--config") -> dict[str, Any]:
-    """Return `key=value` texts of an option as a mapping; ends with wrong usage for a text of another form."""
+def parsed_settings(settings: list[str] | None, option: str = "--config", servers: str | None = None) -> dict[str, Any]:
+    """Return `key=value` texts of an option as a mapping; ends with wrong usage for a text of another form.
+
+    servers: what `--bootstrap-servers` gives, which is above them.
+    """
     parsed: dict[str, Any] = {}
     for setting in settings or ():
         key, equals, value = setting.partition("=")
         if not key or not equals:
             raise typer.BadParameter(f"expected KEY=VALUE, got {setting!r}", param_hint=option)
         parsed[key.strip()] = value.strip()
-    return parsed
+    return parsed if servers is None else {**parsed, "bootstrap.servers": servers}
 
 
 def parsed_time(text: str) -> int:

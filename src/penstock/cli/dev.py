@@ -18,6 +18,7 @@ import orjson
 import typer
 
 from penstock.cli.broker import DataDir, Port
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import (
     DEFAULT_PORT,
     INTERRUPTED,
@@ -52,6 +53,7 @@ def dev(
     as_json: Annotated[
         bool, typer.Option("--json", help="Show each event as a line of JSON; what the program prints goes to stderr.")
     ] = False,
+    servers: ServersOfProgram = None,
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
@@ -59,7 +61,7 @@ def dev(
 
     A program that cannot be loaded, or that cannot use the state, does not run: the previous one continues.
     """
-    overrides: dict[str, Any] = parsed_settings(config)
+    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
     if host is not None:
         overrides["penstock.host"] = host.value
     if verbose:
@@ -69,8 +71,7 @@ def dev(
     check_host(configured)
     creates_topics = configured["bootstrap.servers"] is None
     with terminating(), interruptible() as interrupted, with_broker(configured, port, data_dir) as settings:
-        servers = {"bootstrap.servers": settings["bootstrap.servers"]}
-        overrides.update(servers)
+        overrides["bootstrap.servers"] = settings["bootstrap.servers"]
         session = _Session(file, overrides, creates_topics, verbose, _Events(as_json))
         try:
             session.change()

@@ -8,8 +8,10 @@ from typing import Annotated, Final
 import typer
 
 from penstock import savepoints
+from penstock.cli.clients import ServersOfProgram, with_default_servers
 from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
+from penstock.host.open import keeps_checkpoint
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
 
@@ -21,18 +23,24 @@ def diff(
     file: ProgramFile,
     new: Annotated[
         Path | None,
-        typer.Argument(metavar="[NEW]", help="The changed program; without it FILE is compared with its checkpoint."),
+        typer.Argument(metavar="[NEW]", help="The changed program; without it FILE is compared with its state."),
     ] = None,
     checkpoint: Annotated[
         str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
     ] = None,
     as_json: AsJson = False,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
-    """Show what happens to each store when a changed program starts; fails if it cannot start."""
-    overrides = parsed_settings(config)
+    """Show what happens to each store when a changed program starts; fails if it cannot start.
+
+    The state is that of the checkpoint, and on the threads host that of the changelog topics and of the group.
+    """
+    overrides = parsed_settings(config, servers=servers)
     program = load_program(file)
     configured = program.configured(overrides)
+    if new is None and not keeps_checkpoint(configured):
+        configured = with_default_servers(configured)
     if new is None:
         evolution = savepoints.diff(program.topology, checkpoint or configured, configured)
     else:

@@ -84,7 +84,7 @@ app = typer.Typer(
     cls=_Commands,
     help="Kafka Streams for Python, on Spark or in an ordinary process.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 

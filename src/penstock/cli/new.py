@@ -151,7 +151,7 @@ In another terminal, write orders and see the totals:
 
 ```sh
 echo '{"customer": "ada", "amount": 3}' | penstock produce orders --value-serde json
-penstock consume totals --from-beginning --value-serde double
+penstock consume totals --from-beginning --value-serde double --max-messages 1
 penstock query $module.py totals-store
 ```
 

@@ -1,7 +1,8 @@
 """A program file: where `penstock run` and `penstock describe` find `topology`, or `topologies` by name, and `config`.
 
-The file is run as a module that is not `__main__`, so what stands under `if __name__ == "__main__"` does not run. The
-module is known to nobody afterwards: functions and classes of the file travel to workers by value.
+The file is run as a module that is not `__main__`, so what stands under `if __name__ == "__main__"` does not run. An
+application that the file starts without this guard refuses to run. The module is known to nobody afterwards: functions
+and classes of the file travel to workers by value.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from pathlib import Path
 from traceback import walk_tb
 from typing import Any, TypeAlias
 
+from penstock.application.loading import without_running
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.named_topologies import NamedTopology
 from penstock.plan.topology import Topology
+from penstock.plan.user_lines import calling_line
 
 FileState: TypeAlias = tuple[int, int]
 """The time of the last change (ns) and the size (bytes) of a file."""
@@ -86,8 +89,12 @@ def load_program(path: Path) -> Program:
     # Modules beside the file are found here and, through the environment, by workers that are started later.
     sys.path.insert(0, directory)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))
+    name = path.stem if path.stem != "__main__" else path.resolve().parent.name
     try:
-        names = runpy.run_path(str(path), run_name=path.stem)
+        with without_running(lambda: _refusal(path)):
+            names = runpy.run_path(str(path), run_name=name)
+    except ProgramError:
+        raise
     except StreamsError as error:
         error.add_note(f"Raised by {path} ({_place(error, path)}).")
         raise
@@ -99,6 +106,13 @@ def load_program(path: Path) -> Program:
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
     files = {**modules_beside(path), str(path): own}
     return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config, files)
+
+
+def _refusal(path: Path) -> ProgramError:
+    return ProgramError(
+        f"{path} runs its application while the command loads it, at {calling_line()}. Nothing was started: put what "
+        'runs the application under `if __name__ == "__main__":`. `penstock run` runs the topology itself.'
+    )
 
 
 def _topologies(path: Path, names: Mapping[str, Any]) -> Mapping[str, Topology]:

@@ -1,4 +1,7 @@
-"""`penstock query FILE [STORE [KEY]]`: what the stores of an application hold, as of its newest commit."""
+"""`penstock query FILE [STORE [KEY]]`: what the stores of an application hold, as of its newest commit.
+
+On the threads host it reads the changelog topics.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,12 @@ import typer
 from rich.table import Table
 
 from penstock.application.store_entries import Entry, Selection, StoreEntries, plain
+from penstock.cli.clients import ServersOfProgram, with_default_servers
 from penstock.cli.common import Settings, err, out, parsed_settings
 from penstock.cli.program import load_program
 from penstock.cli.run import File
-from penstock.host.api import StateQueries
-from penstock.host.open import open_state
+from penstock.host.api import Staleness, StateQueries
+from penstock.host.open import keeps_checkpoint, open_durable_state
 from penstock.serdes.texts import NULL
 from penstock.windows import LONG_MAX
 
@@ -37,13 +41,16 @@ def query(
     ] = LONG_MAX,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many entries.")] = DEFAULT_LIMIT,
     json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
     """Show what a store of a program holds, one line per entry with key and value, as of the newest commit in the
-    checkpoint. The program may run or not."""
+    checkpoint, or on threads as of the end of the changelog topics. The program may run or not."""
     program = load_program(file)
-    settings = program.configured(parsed_settings(config))
-    with open_state(program.topology, settings) as state:
+    settings = program.configured(parsed_settings(config, servers=servers))
+    if not keeps_checkpoint(settings):
+        settings = with_default_servers(settings)
+    with open_durable_state(program.topology, settings) as state:
         staleness = state.staleness()
         if store is None:
             _list(state)
@@ -51,10 +58,13 @@ def query(
             selection = Selection(key, partition=partition, from_time=from_time, to_time=to_time)
             entries = StoreEntries(state, state.stores(), settings).of(store, selection)
             _show(entries, limit, _json_line if json else _line)
+    err.print(_as_of(staleness) if keeps_checkpoint(settings) else "As of the present end of the changelog topics.")
+
+
+def _as_of(staleness: Staleness) -> str:
     if staleness.age_ms is None:
-        err.print("The application has not committed an epoch yet, so its stores are empty.")
-    else:
-        err.print(f"As of epoch {staleness.epoch} (committed {staleness.age_ms / 1000:.1f} s ago).")
+        return "The application has not committed an epoch yet, so its stores are empty."
+    return f"As of epoch {staleness.epoch} (committed {staleness.age_ms / 1000:.1f} s ago)."
 
 
 def _list(state: StateQueries) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import Annotated, Any, Final, NamedTuple, TextIO
+from io import TextIOWrapper
+from typing import IO, Annotated, Any, Final, NamedTuple
 
 import orjson
 import typer
 
 from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
 from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
+from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, did_you_mean
 from penstock.durations import LATEST_MS
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
 from penstock.record import Headers, RecordBatch, TopicPartition
@@ -25,6 +28,9 @@ _POLL_RECORDS = 1000
 
 _FIELDS: Final = ("key", "value", "timestamp", "headers")
 """What `produce --json` takes from a line."""
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+"""A name that a topic can have; the broker names what is wrong with others."""
 
 _NO_HEADERS: Final = "NO_HEADERS"
 """What stands for no headers, as in kafka-console-consumer."""
@@ -108,23 +114,28 @@ def produce(
             "--json", help="Each line is an object with key, value, timestamp, headers, as of consume --json."
         ),
     ] = False,
+    create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     servers: Servers = None,
     config: Settings = None,
 ) -> None:
     """Write each line of standard input to a topic as a record; the text null stands for no key and no value.
 
-    The broker creates a missing topic if its auto.create.topics.enable is true.
+    Lines are UTF-8 and end with LF, CR LF or CR. A topic that does not exist is an error without --create, unless the
+    brokers have no topics at all.
     """
     if as_json and key_separator is not None:
         raise typer.BadParameter("a line of --json has its key in the object", param_hint="--key-separator")
     serdes = _Serdes(topic, key_serde, value_serde, header_serde)
     for_all = tuple(_header(text, serdes) for text in headers or ())
-    producer = ConfluentProducer(client_config(servers, config))
+    settings = client_config(servers, config)
+    _check_exists(settings, topic, create)
+    producer = ConfluentProducer(settings)
     if sys.stdin.isatty():
         err.print("A line is a record; end with Ctrl-D.")
     count = 0
     try:
-        for line in _json_lines(sys.stdin, serdes) if as_json else _text_lines(sys.stdin, serdes, key_separator):
+        lines = _lines(sys.stdin)
+        for line in _json_lines(lines, serdes) if as_json else _text_lines(lines, serdes, key_separator):
             producer.send(
                 topic,
                 line.key,
@@ -146,10 +157,51 @@ def _header(text: str, serdes: _Serdes) -> tuple[str, bytes | None]:
     return name, None if value == NULL else from_text(serdes.header, serdes.topic, value)
 
 
-def _text_lines(source: TextIO, serdes: _Serdes, key_separator: str | None) -> Iterator[_Line]:
-    """Yield what each line says; raises StreamsError for a line without separator."""
+def _check_exists(config: StreamsConfig, topic: str, create: bool) -> None:
+    """Raise UnknownTopicOrPartitionError if a topic does not exist and must not be created."""
+    admin = ConfluentAdmin(config, TIMEOUT_MS)
+    try:
+        topics = admin.topics()
+        if create and topic not in topics:
+            admin.create_topics([NewTopic(topic)])
+            err.print(f"Created topic {topic}.", markup=False)
+        elif topic not in topics and _LEGAL_NAME.fullmatch(topic) and any(not each.startswith("__") for each in topics):
+            raise _unknown(admin, config, topic, topics, f"`--create` or `penstock topics create {topic}` creates it.")
+    finally:
+        admin.close()
+
+
+def _unknown(
+    admin: ConfluentAdmin, config: StreamsConfig, topic: str, topics: Iterable[str], remedy: str
+) -> UnknownTopicOrPartitionError:
+    admin.topic_ids([topic])  # raises where it is only not to be seen
+    asked = did_you_mean(topic, topics) or "."
+    return UnknownTopicOrPartitionError(
+        f"There is no topic {topic!r} at bootstrap.servers={config['bootstrap.servers']}{asked} "
+        f"`penstock topics list` lists the topics, {remedy}"
+    )
+
+
+def _lines(source: IO[str]) -> Iterator[str]:
+    """Yield the lines of a text without their ends, as kafka-console-producer reads them; raises StreamsError for one
+    that is not UTF-8."""
+    if isinstance(source, TextIOWrapper):
+        source.reconfigure(encoding="utf-8-sig", errors="surrogateescape", newline=None)
     for number, line in enumerate(source, start=1):
-        text = line.rstrip("\n")
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            wrong = line[error.start].encode("utf-8", "surrogateescape").hex()
+            raise StreamsError(
+                f"Line {number} is not UTF-8: it has the byte 0x{wrong} after {line[: error.start][-50:]!r}. Convert it"
+                " first, for example with `iconv -f LATIN1 -t UTF-8`."
+            ) from error
+        yield line.removesuffix("\n")
+
+
+def _text_lines(lines: Iterator[str], serdes: _Serdes, key_separator: str | None) -> Iterator[_Line]:
+    """Yield what each line says; raises StreamsError for a line without separator."""
+    for number, text in enumerate(lines, start=1):
         key, found, value = (NULL, "", text) if key_separator is None else text.partition(key_separator)
         if key_separator is not None and not found:
             raise StreamsError(f"Line {number} has no key: expected key, {key_separator!r}, value; got {text!r:.100}.")
@@ -159,17 +211,17 @@ def _text_lines(source: TextIO, serdes: _Serdes, key_separator: str | None) -> I
         )
 
 
-def _json_lines(source: TextIO, serdes: _Serdes) -> Iterator[_Line]:
+def _json_lines(lines: Iterator[str], serdes: _Serdes) -> Iterator[_Line]:
     """Yield what each line says; raises StreamsError for a line that is no such object."""
-    for number, line in enumerate(source, start=1):
+    for number, line in enumerate(lines, start=1):
         try:
             found = orjson.loads(line)
         except orjson.JSONDecodeError as error:
-            raise StreamsError(f"Line {number} is not JSON: {error}; got {line.rstrip()!r:.100}.") from error
+            raise StreamsError(f"Line {number} is not JSON: {error}; got {line!r:.100}.") from error
         if not isinstance(found, dict) or not found.keys() <= {*_FIELDS, *_Place._fields}:
             raise StreamsError(
                 f"Line {number} is not a record: expected an object with {', '.join(_FIELDS)}, each of them optional; "
-                f"got {line.rstrip()!r:.100}."
+                f"got {line!r:.100}."
             )
         timestamp, headers = found.get("timestamp"), found.get("headers")
         if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp <= LATEST_MS):
@@ -262,11 +314,7 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
     admin = ConfluentAdmin(config, TIMEOUT_MS)
     topics = admin.topics()
     if topic not in topics:
-        admin.topic_ids([topic])  # raises where it is only not to be seen
-        raise UnknownTopicOrPartitionError(
-            f"There is no topic {topic!r} at bootstrap.servers={config['bootstrap.servers']}; "
-            f"`penstock topics list` lists the topics, `penstock topics create {topic}` creates it."
-        )
+        raise _unknown(admin, config, topic, topics, f"`penstock topics create {topic}` creates it.")
     partitions = [TopicPartition(topic, number) for number in range(topics[topic])]
     return admin.beginning_offsets(partitions) if from_beginning else admin.end_offsets(partitions)
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.cli.broker import DataDir, Port
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import DEFAULT_PORT, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
 from penstock.cli.run import HostOption, with_broker
@@ -27,6 +28,7 @@ def reset(
     port: Port = DEFAULT_PORT,
     data_dir: DataDir = None,
     as_json: AsJson = False,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
     """Delete positions, state, markers and internal topics of an application that is not running.
@@ -35,7 +37,7 @@ def reset(
     topics that it reads and writes stay as they are. If the program names no bootstrap.servers, the embedded broker of
     `penstock run` runs meanwhile.
     """
-    overrides: dict[str, Any] = parsed_settings(config)
+    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
     if host is not None:
         overrides["penstock.host"] = host.value
     program = load_program(file)

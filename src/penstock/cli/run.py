@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Annotated, Any, Final
 import typer
 
 from penstock.application import ApplicationLife
+from penstock.background import in_background
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import (
     DEFAULT_PORT,
     AsJson,
@@ -48,6 +51,8 @@ class HostName(StrEnum):
     threads = "threads"
 
 
+_PROGRESS_SECONDS: Final = 5.0
+
 HostOption = Annotated[
     HostName | None, typer.Option("--host", help="Where tasks run: the configuration penstock.host.")
 ]
@@ -70,11 +75,12 @@ def run(
         int | None,
         typer.Option("--ui-port", min=0, max=65535, help="Port for --ui, which it implies; 0 for a free one."),
     ] = None,
+    servers: ServersOfProgram = None,
     config: Settings = None,
     verbose: Verbose = False,
 ) -> None:
     """Run the topologies of a program. If it names no bootstrap.servers, an embedded broker runs with it."""
-    overrides: dict[str, Any] = parsed_settings(config)
+    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
     if host is not None:
         overrides["penstock.host"] = host.value
     if verbose:
@@ -105,12 +111,31 @@ def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool 
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
     try:
         if until_end:
-            streams.run_to_end()
+            with showing_progress(streams.statistics):
+                streams.run_to_end()
         else:
             with streams:
                 streams.await_termination()
     finally:
         _tell_what_was_done(streams)
+
+
+@contextmanager
+def showing_progress(statistics: Callable[[], Mapping[str, Any]], seconds: float = _PROGRESS_SECONDS) -> Iterator[None]:
+    """Show during the block, every few seconds, how many records were read and how many are left."""
+    has_ended = threading.Event()
+
+    def show() -> None:
+        while not has_ended.wait(seconds):
+            figures = statistics()
+            read, left = figures.get("records_in", 0), figures.get("lag")
+            err.print(f"{counted(read, 'record')} read{'' if left is None else f', {left:,} left'}.")
+
+    in_background("penstock-progress", show)
+    try:
+        yield
+    finally:
+        has_ended.set()
 
 
 def _tell_what_was_done(streams: ApplicationLife[Any]) -> None:

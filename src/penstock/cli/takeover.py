@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
 from penstock.cli.program import load_program
 from penstock.client.api import GroupMember
@@ -32,6 +33,7 @@ def takeover(
         ),
     ] = False,
     as_json: AsJson = False,
+    servers: ServersOfProgram = None,
     config: Settings = None,
 ) -> None:
     """Show which offsets and stores `penstock run --host threads` would take over from another application with this
@@ -40,7 +42,7 @@ def takeover(
     The exit code is 1 if something prevents it.
     """
     program = load_program(file)
-    configured = program.configured(parsed_settings(config))
+    configured = program.configured(parsed_settings(config, servers=servers))
     built = built_topology(program.topology, configured.required("application.id"))
     configured = configured.overridden(built.config_overrides)
     removed = remove_dead_members(configured, WATCH_SECONDS) if force else ()

@@ -28,6 +28,12 @@ _QUERIES: Mapping[str, tuple[str, str]] = {"spark": ("penstock.host.spark.query.
 """Name of the host -> module and class of what reads its state; called with the built topology and the
 configuration."""
 
+_DURABLE_STATE: Mapping[str, tuple[str, str]] = {
+    **_QUERIES,
+    "threads": ("penstock.host.threads.changelog_queries", "ChangelogQueries"),
+}
+"""Name of the host -> module and class of what reads its state from where it lasts; called as those of _QUERIES."""
+
 _WATCHES: Mapping[str, tuple[str, str]] = {
     "spark": ("penstock.host.spark.driver.watching", "CheckpointWatch"),
     "threads": ("penstock.host.threads.watching", "GroupWatch"),
@@ -95,10 +101,19 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
         ConfigError: a key is missing or has a value that cannot be, or the host keeps no state that others can read.
         TopologyError: the topology cannot be.
     """
-    checked = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
-    built = built_topology(topology, checked.required("application.id"))
-    checked = checked.overridden(built.config_overrides)
-    queries: StateQueries = _load(_QUERIES, checked)(built, checked)
+    return _opened_state(_QUERIES, topology, config if isinstance(config, StreamsConfig) else StreamsConfig(config))
+
+
+def open_durable_state(topology: Topology, config: StreamsConfig) -> StateQueries:
+    """Return what reads the state of an application from its checkpoint, or on threads from its changelog topics; see
+    `open_state`. Raises KafkaError, too, if brokers are asked and do not answer."""
+    return _opened_state(_DURABLE_STATE, topology, config)
+
+
+def _opened_state(table: Mapping[str, tuple[str, str]], topology: Topology, config: StreamsConfig) -> StateQueries:
+    built = built_topology(topology, config.required("application.id"))
+    config = config.overridden(built.config_overrides)
+    queries: StateQueries = _load(table, config)(built, config)
     return queries
 
 

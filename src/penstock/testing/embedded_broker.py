@@ -11,7 +11,7 @@ import tempfile
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess
@@ -56,8 +56,8 @@ class EmbeddedBroker(BrokerProcess):
             arguments=(*of_tests, *arguments),
         )
 
-    def start(self) -> None:
-        """Start the broker and wait until clients can connect.
+    def start(self) -> Self:
+        """Start the broker, wait until clients can connect, and return it.
 
         Raises:
             BrokerError: it is already running, or it cannot start; with its output.
@@ -69,12 +69,17 @@ class EmbeddedBroker(BrokerProcess):
             if is_new:
                 self.stop()
             raise
+        return self
 
     def stop(self) -> None:
         """End the broker cleanly, and remove data that has no directory of its own."""
         super().stop()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _leave_to_the_parent(self) -> None:
+        super()._leave_to_the_parent()
+        self._temporary = None
 
     def restart(self) -> None:
         """Kill the broker, where it still runs, and start it again on its data and port.

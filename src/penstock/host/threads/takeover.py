@@ -176,6 +176,28 @@ def unfit_topics(layout: Layout, topics: Mapping[str, int], admin: Admin, fetche
     yield from wrong or _Inspection(layout, topics, admin, fetcher, {}).unfit_changelogs()
 
 
+@dataclass(frozen=True)
+class StateChanges:
+    """What a start with another topology means for the state that the brokers have.
+
+    kept, new: names of stores. differences: of the topics, one line each. refused: why it cannot start.
+    """
+
+    kept: tuple[str, ...] = ()
+    new: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return it in lines; none if nothing changes."""
+        if self.refused:
+            return [f"REFUSED: {reason}" for reason in self.refused]
+        if not self.new and not self.differences:
+            return []
+        kept = [f"store {store} keeps its state" for store in self.kept]
+        return [*kept, *(f"store {store} is new and starts empty" for store in self.new), *self.differences]
+
+
 def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
     """Return what a start with this topology would mean for the stores and internal topics that the brokers have, in
     lines; none if they are those of the topology.
@@ -187,16 +209,44 @@ def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
         try:
             layout = layout_of(built, config, topics)
         except StreamsError as error:
-            return [f"REFUSED: {error}"]
-        if wrong := list(wrong_partitions(layout, topics)):
-            return [f"REFUSED: {reason}" for reason in wrong]
-        others = _other_topics(admin, layout, topics)
+            return StateChanges(refused=(str(error),)).lines()
+        wrong = tuple(wrong_partitions(layout, topics))
+        return (StateChanges(refused=wrong) if wrong else _compared(layout, topics, admin)).lines()
+
+
+def state_changes(built: BuiltTopology, config: StreamsConfig) -> StateChanges:
+    """Return what a start with this topology would mean for the changelogs and the offsets that the brokers have.
+
+    It also reads the last records of each changelog with the serdes of the topology. Raises KafkaError if brokers do
+    not answer.
+    """
+    with closing(ConfluentAdmin(config)) as admin, closing(ConfluentFetcher(config)) as fetcher:
+        topics = admin.topics()
+        try:
+            layout = layout_of(built, config, topics)
+        except StreamsError as error:
+            return StateChanges(refused=(str(error),))
+        if refused := tuple(unfit_topics(layout, topics, admin, fetcher)):
+            return StateChanges(refused=refused)
+        found = _compared(layout, topics, admin)
+        inputs = [partition for partition in sorted(layout.readers) if partition.topic in topics]
+        committed = admin.committed_offsets(str(config.required("application.id")), inputs, stable=False)
+        begun = _Inspection(layout, topics, admin, fetcher, committed).without_offset(inputs) if committed else ()
+        return replace(found, differences=(*found.differences, *begun))
+
+
+def _compared(layout: Layout, topics: Mapping[str, int], admin: ConfluentAdmin) -> StateChanges:
     stores = {store: place.topic for task in sorted(layout.groups) for store, place in layout.changelogs(task).items()}
-    started = [f"store {store} is new and starts empty" for store, topic in stores.items() if topic not in topics]
-    created = [f"topic {topic} is new" for topic in sorted(built.repartition_topics.keys() - topics.keys())]
-    left = [f"topic {topic} is not of this program; it is kept" for topic in others]
-    kept = [f"store {store} keeps its state" for store, topic in stores.items() if topic in topics]
-    return [*kept, *started, *created, *left] if started or created or left else []
+    created = sorted(layout.topology.repartition_topics.keys() - topics.keys())
+    left = _other_topics(admin, layout, topics)
+    return StateChanges(
+        tuple(store for store, topic in stores.items() if topic in topics),
+        tuple(store for store, topic in stores.items() if topic not in topics),
+        (
+            *(f"topic {topic} is new" for topic in created),
+            *(f"topic {topic} is not of this program; it is kept" for topic in left),
+        ),
+    )
 
 
 def _other_topics(admin: ConfluentAdmin, layout: Layout, topics: Iterable[str]) -> list[str]:
@@ -254,7 +304,7 @@ class _Inspection:
             *([] if wrong else self._deleted_state()),
             *filter(None, [moved_partitions(self._layout, self._committed)]),
         ]
-        warnings = list(self._without_offset(inputs))
+        warnings = list(self.without_offset(inputs))
         stores = []
         for changelog, places in sorted(self._changelogs().items()):
             name = places[0][0]
@@ -364,7 +414,8 @@ class _Inspection:
                     "use another name for the operator? Compare `penstock describe` with its description."
                 )
 
-    def _without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
+    def without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
+        """Yield which inputs begin where auto.offset.reset says."""
         if not self._committed:
             yield f"The group {self._group} has committed no offset: this is the first start of the application."
             return

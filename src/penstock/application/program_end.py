@@ -1,0 +1,53 @@
+"""Why an application that still runs at the end of the program is closed, and not waited for."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from typing import Final
+
+_CLOSE_TIMEOUT_MS: Final = 10_000
+"""How long the end of a program waits for all applications that it closes because nobody has."""
+
+_TEST_RUNNERS: Final = ("_pytest", "unittest.case", "unittest.suite", "doctest")
+"""Modules that call tests."""
+
+
+def is_in_a_test() -> bool:
+    """Return whether the main thread runs a test."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
+        name = f"{frame.f_globals.get('__name__')}."
+        if any(name.startswith(f"{runner}.") for runner in _TEST_RUNNERS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def ended_with(is_of_a_test: bool) -> str | None:
+    """Return why an application that nobody has closed must not keep the program alive; None if it may.
+
+    Call it at the end of the program. is_of_a_test: whether a test has started the application.
+    """
+    if is_of_a_test:
+        return "The test that started it has not closed it (`with KafkaStreams(...)` always does)"
+    # Python keeps the error that ends the main thread there, but a session at a prompt keeps each error there.
+    error = None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
+    return None if error is None else f"The main thread has ended with {type(error).__name__}"
+
+
+class ForgottenApplications:
+    """The applications that the end of the program closes."""
+
+    def __init__(self) -> None:
+        self._deadline: float | None = None
+
+    def close_timeout_ms(self) -> int:
+        """Return how long the next of them may take (ms), so that all together take no longer than one."""
+        if self._deadline is None:
+            self._deadline = time.monotonic() + _CLOSE_TIMEOUT_MS / 1000
+        return max(0, int((self._deadline - time.monotonic()) * 1000))
+
+
+FORGOTTEN: Final = ForgottenApplications()

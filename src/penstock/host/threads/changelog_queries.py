@@ -1,0 +1,135 @@
+"""Reads the state of an application from its changelog topics, whether it runs or not.
+
+A store is restored when it is first read, in a temporary directory of this machine, up to the end that its changelog
+has then. Global stores, and stores without a changelog, are only in the processes that run the application.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from penstock.client.api import Admin, Fetcher
+from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.errors import StateStoreNotAvailableError
+from penstock.host.layout import Layout, layout_of
+from penstock.host.threads.figures import Commit
+from penstock.host.threads.processing import ReadableStore
+from penstock.host.threads.queries import RunningTasks, TaskQueries
+from penstock.host.threads.standbys import Standbys
+from penstock.plan.subtopology import BuiltTopology, TaskId
+from penstock.record import TopicPartition
+from penstock.state.lmdb import LmdbBase
+from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.standby_task import StandbySnapshot
+from penstock.task.taps import TappedRecord
+
+
+class ChangelogQueries(TaskQueries):
+    """Answers queries from changelog topics; see the module."""
+
+    def __init__(self, built: BuiltTopology, config: StreamsConfig) -> None:
+        """Connect to the brokers. Raises KafkaError if they do not answer, StreamsError if a source topic is
+        missing."""
+        super().__init__(built, config, SystemClock())
+        with ExitStack() as opened:
+            admin, fetcher = ConfluentAdmin(config), ConfluentFetcher(config)
+            opened.callback(admin.close)
+            opened.callback(fetcher.close)
+            directory = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="penstock-query-")))
+            layout = layout_of(built, config, admin.topics())
+            tasks = _RestoredTasks(layout, admin, fetcher, directory)
+            opened.callback(tasks.close)
+            standbys = Standbys(layout, admin, lambda: ConfluentConsumer(config, read_committed=True), tasks.open_base)
+            self._opened = opened.pop_all()
+        self.begin(RunningTasks(layout, tasks, standbys, lambda: True, lambda: Commit(0, 0), tuple))
+
+    def close(self) -> None:
+        """Answer no more, and delete what was restored."""
+        super().close()
+        self._opened.close()
+
+
+class _RestoredTasks:
+    """The tasks of an application, whose stores are restored when they are read (implements OpenTasks)."""
+
+    def __init__(self, layout: Layout, admin: Admin, fetcher: Fetcher, directory: Path) -> None:
+        self._layout = layout
+        self._admin = admin
+        self._fetcher = fetcher
+        self._directory = directory
+        self._bases: list[LmdbBase] = []
+        self._stores: dict[str, list[ReadableStore]] = {}
+
+    def open_tasks(self) -> list[TaskId]:
+        """Return all tasks."""
+        return sorted(self._layout.groups)
+
+    def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
+        """Return the stores of that name of all tasks, restored at the first call."""
+        if store_name not in self._stores:
+            self._stores[store_name] = list(self._restored(store_name))
+        return self._stores[store_name]
+
+    def entries(self, store_name: str) -> int | None:
+        """Return None: it is not known before the store is read."""
+        return None
+
+    def tapped(self, node: str, limit: int) -> list[TappedRecord]:
+        """Return none: no task runs here."""
+        return []
+
+    def untap(self, node: str) -> None:
+        """Do nothing: no task runs here."""
+
+    def open_base(self, task: TaskId) -> LmdbBase:
+        """Return an empty base, which `close` closes."""
+        base = LmdbBase(f"{self._directory}/{len(self._bases)}")
+        self._bases.append(base)
+        return base
+
+    def close(self) -> None:
+        """Close the bases."""
+        for base in self._bases:
+            base.close()
+
+    def _restored(self, store: str) -> Iterator[ReadableStore]:
+        places = {task: each for task in self.open_tasks() if (each := self._layout.changelogs(task).get(store))}
+        topics = self._admin.topics()
+        if missing := {each.topic for each in places.values()} - topics.keys():
+            raise StateStoreNotAvailableError(
+                f"Store {store} has no state yet: there is no changelog topic {', '.join(missing)}. Has the application"
+                " run, with this application.id and this name of the store?"
+            )
+        if not places:
+            raise StateStoreNotAvailableError(
+                f"Store {store} has no changelog topic: only the processes that run the application can read it, by "
+                "KafkaStreams.store, query and table."
+            )
+        ends = self._ends(places)
+        for task, partition in places.items():
+            stores = {store: self._layout.spec(task).stores[store]}
+            copy = ChangelogCopy(stores, {store: partition}, self._layout.config, base := self.open_base(task))
+            (begin,) = self._admin.beginning_offsets([partition]).values()
+            if begin < ends[partition]:
+                for batch in self._fetcher.fetch(partition, begin, ends[partition], read_committed=True):
+                    copy.apply(store, batch, int(batch.offsets[-1]) + 1)
+            metadata = copy.stamp.processor_metadata
+            snapshot = StandbySnapshot(task, stores, self._layout.config, base.snapshot(), metadata)
+            restored = snapshot.store(store)
+            assert restored is not None
+            yield ReadableStore(task, restored, {})
+
+    def _ends(self, places: dict[TaskId, TopicPartition]) -> dict[TopicPartition, int]:
+        """Return up to where each changelog is read: a source topic that is one, as far as its task has committed."""
+        ends = dict(self._admin.end_offsets(list(places.values()), read_committed=True))
+        read = [partition for task, partition in places.items() if partition in self._layout.groups[task]]
+        if read:
+            group = str(self._layout.config["application.id"])
+            committed = self._admin.committed_offsets(group, read, stable=False)
+            ends.update({each: committed[each].offset if each in committed else 0 for each in read})
+        return ends
