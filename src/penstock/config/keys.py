@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.config.check_keys import CHECK_KEYS
 from penstock.config.definition import (
     ConfigKey,
     anything,
@@ -147,13 +148,7 @@ KEYS: Mapping[str, ConfigKey] = {
             "medium",
             "Topic to which the built-in handlers write the records that failed; not set: none.",
         ),
-        ConfigKey(
-            "ensure.explicit.internal.resource.naming",
-            boolean,
-            False,
-            "high",
-            "Refuse generated names of stores and internal topics; allowed in a TopologyConfig.",
-        ),
+        *CHECK_KEYS,
         ConfigKey(
             "processor.wrapper.class",
             anything,
@@ -443,13 +438,6 @@ KEYS: Mapping[str, ConfigKey] = {
             2000,
             "medium",
             "Time that an epoch should take; the planner adapts its bytes to it.",
-        ),
-        ConfigKey(
-            "penstock.determinism.check.epochs",
-            whole(0),
-            0,
-            "low",
-            "Interval in epochs at which each task runs twice, to find functions that are not deterministic; 0: never.",
         ),
         ConfigKey(
             "penstock.changelog.topics",

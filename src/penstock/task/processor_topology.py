@@ -25,6 +25,7 @@ from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
+from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
@@ -67,6 +68,7 @@ class ProcessorNode:
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
         self.children: list[ProcessorNode | SinkNode] = []
+        self._supplier = spec.supplier
         self.processor: Processor = spec.supplier.get()
         self.initializing = False
         self.flusher: Flusher | None = None
@@ -84,6 +86,8 @@ class ProcessorNode:
             raise failure from error
         finally:
             self.initializing = False
+        if self._task.config[WARN_NONE_RESULTS]:
+            watch_results(self.processor, self._supplier, self._task.described(self.name))
 
     def process(self, record: Record[Any, Any]) -> None:
         """Process one record and all that follows from it; raises ProcessingError unless the handler drops it."""
