@@ -199,6 +199,23 @@ b.stream("in").map_values(Call()) #!""",
     "a text as a pair": ('b.stream("in").map(lambda k, v: "ab").to("out") #!\ndrive()', "(key, value)"),
     "a dict as a pair": ('b.stream("in").map(lambda k, v: {1: 2, 3: 4}).to("out") #!\ndrive()', "(key, value)"),
     "a dict of pairs": ('b.stream("in").flat_map(lambda k, v: {"ab": 2}).to("out") #!\ndrive()', "(key, value)"),
+    "topics in one text": ('b.stream("in, in2") #!', "several topics go in a list, ['in', 'in2']"),
+    "tables of an illegal topic": ('b.table("in/eu") #!', "'in/eu' cannot be the name of a topic"),
+    "a sink of an illegal topic": ('b.stream("in").to("orders/eu all") #!\nb.build()', "'orders/eu all' cannot be"),
+    "a dynamic topic": ('b.stream("in").to(lambda k, v, m: "a b") #!\ndrive()', "returned 'a b' for the input record"),
+    "a store that no topic can be called after": (
+        """
+class P(Processor):
+    def process(self, record): pass
+builder = Topology().add_source("source", "in").add_processor("P", P, "source")
+builder.add_state_store(Stores.key_value_store_builder(Stores.in_memory_key_value_store("s t"), S, S), "P")
+TopologyTestDriver(builder, DEFAULTS) #!""",
+        "'topology-test-driver-s t-changelog' cannot be",
+    ),
+    "an illegal application id": (
+        'drive(config={**DEFAULTS, "application.id": "my app: v1"}) #!',
+        "application.id: it has",
+    ),
     "a window store as another": (
         f"""
 {GROUPED}.windowed_by(TimeWindows.of_size_with_no_grace(10)).count(Materialized.as_("s"))

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.exception_handlers import BUILT_IN, ExceptionHandler
 from penstock.serdes import Serde, Serdes
+from penstock.topic_names import why_illegal
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,15 @@ def text(name: str, value: Any) -> str:
     if not isinstance(value, str):
         raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a string.")
     return value
+
+
+@reader("string of letters, digits, '.', '_' and '-'")
+def topic_name(name: str, value: Any) -> str:
+    """Return a string that names a topic or begins the names of topics; raises ConfigError for anything else."""
+    why = why_illegal(text(name, value))
+    if why is not None:
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: it {why}, which no topic may have.")
+    return str(value)
 
 
 def whole(minimum: int) -> Reader:

@@ -18,6 +18,7 @@ from penstock.config.definition import (
     rocksdb_config_setter,
     serde,
     text,
+    topic_name,
     whole,
 )
 from penstock.config.http_keys import HTTP_KEYS
@@ -49,7 +50,7 @@ KEYS: Mapping[str, ConfigKey] = {
     for key in (
         ConfigKey(
             "application.id",
-            text,
+            topic_name,
             None,
             "high",
             "Name of the application, and prefix of its internal topics, its group and its directories.",
@@ -143,7 +144,7 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             DEAD_LETTER_QUEUE_TOPIC,
-            text,
+            topic_name,
             None,
             "medium",
             "Topic to which the built-in handlers write the records that failed; not set: none.",

@@ -43,6 +43,7 @@ from penstock.task.context import TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
+from penstock.topic_names import why_illegal
 from penstock.windows import Windowed
 
 _log = limit_rate(logging.getLogger(__name__))
@@ -286,6 +287,12 @@ class SinkNode:
                     f"The function that names the topics of sink {self._task.described(self.name)} returned {topic!r} "
                     f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
                     f"{metadata.offset}: expected the name of a topic."
+                )
+            if (why := why_illegal(topic)) is not None:
+                raise StreamsError(
+                    f"The function that names the topics of sink {self._task.described(self.name)} returned {topic!r} "
+                    f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
+                    f"{metadata.offset}, which cannot be the name of a topic: it {why}."
                 )
         if spec.partitioner is None:
             return topic, None
