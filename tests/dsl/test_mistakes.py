@@ -11,6 +11,9 @@ import traceback
 
 import pytest
 
+from penstock import StreamsBuilder
+from penstock.config import StreamsConfig
+from penstock.host.topics import resolve_patterns
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.first_results import watch_results
 from penstock.processor.stateless import StreamMapValues
@@ -275,3 +278,50 @@ counts = drive([("k", "a b a")])
 assert counts == {"a": 2, "b": 1}
 """
     assert shown_by(program, caplog) == ""
+
+
+OWN_DEAD_LETTERS = """
+import re
+from penstock.exception_handlers import LogAndContinueProcessingExceptionHandler
+b = StreamsBuilder()
+config = {**DEFAULTS, "errors.dead.letter.queue.topic.name": "orders-dlq",
+          "processing.exception.handler": LogAndContinueProcessingExceptionHandler}
+stream = b.stream(READ) #!
+stream.map_values(int).to("out", Produced.with_(S, L))
+with TopologyTestDriver(b.build(), {**config, **MORE}) as driver:
+    driver.create_input_topic("orders-eu", S, S).pipe_input("k", "no number")
+    print(driver.queue_size("orders-dlq"))
+"""
+
+
+def test_a_pattern_leaves_out_the_dead_letters_of_its_own(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = OWN_DEAD_LETTERS.replace("READ", 're.compile("orders-.*")').replace("MORE", "{}")
+    shown = shown_by(program, caplog)
+    assert names_line(shown, marked_line(program)), shown
+    assert "penstock.read.dead.letters=true" in shown
+    assert capsys.readouterr().out == "1\n"
+
+
+def test_a_source_of_the_dead_letters_of_its_own_is_refused_unless_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    program = OWN_DEAD_LETTERS.replace("READ", '["orders-eu", "orders-dlq"]').replace(
+        "map_values(int)", "map_values(len)"
+    )
+    shown = shown_by(program.replace("MORE", "{}"), caplog)
+    assert names_line(shown, marked_line(program)), shown
+    assert "would come back for ever" in shown
+    caplog.clear()
+    assert shown_by(program.replace("MORE", '{"penstock.read.dead.letters": "true"}'), caplog) == ""
+
+
+def test_the_dead_letters_of_the_application_match_no_pattern_of_it() -> None:
+    builder = StreamsBuilder()
+    builder.stream(re.compile("orders-.*"))
+    built = builder.build().build("app")
+    topics = {"orders-eu": 1, "orders-dlq": 1}
+    config = {"errors.dead.letter.queue.topic.name": "orders-dlq"}
+    resolved = resolve_patterns(built, topics, frozenset(), StreamsConfig(config))
+    assert resolved.subtopologies[0].source_topics == ("orders-eu",)
+    asked = StreamsConfig({**config, "penstock.read.dead.letters": True})
+    assert resolve_patterns(built, topics, frozenset(), asked).subtopologies[0].source_topics == tuple(sorted(topics))

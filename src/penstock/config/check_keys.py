@@ -22,6 +22,13 @@ CHECK_KEYS: Final = (
         "Interval in epochs at which each task runs twice, to find functions that are not deterministic; 0: never.",
     ),
     ConfigKey(
+        "penstock.read.dead.letters",
+        boolean,
+        False,
+        "low",
+        "Whether sources may read the topic of errors.dead.letter.queue.topic.name, to which this application writes.",
+    ),
+    ConfigKey(
         "penstock.warn.none.results",
         boolean,
         True,
