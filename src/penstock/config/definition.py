@@ -93,15 +93,18 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def one_of(*choices: str) -> Reader:
-    """Return the reader of a value that must be one of `choices`."""
+    """Return the reader of a value that must be one of `choices`, in small letters or capitals: as Kafka's constants
+    are written."""
+    by_letters = {choice.lower(): choice for choice in choices}
 
     @reader(", ".join(choices))
     def parse(name: str, value: Any) -> str:
-        if value not in choices:
+        choice = by_letters.get(value.lower()) if isinstance(value, str) else None
+        if choice is None:
             raise ConfigError(
                 f"Invalid value {value!r} for configuration {name}: expected one of {', '.join(choices)}."
             )
-        return str(value)
+        return choice
 
     return parse
 
