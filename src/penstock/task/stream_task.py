@@ -34,6 +34,7 @@ from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
+from penstock.task.key_placement import KeyPlacement
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
@@ -139,6 +140,8 @@ class StreamTask:
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
+        name = str(config["application.id"])
+        self._placement = KeyPlacement(spec, name, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
@@ -197,6 +200,7 @@ class StreamTask:
 
         Raises StreamsError for a topic that no source of the task reads.
         """
+        self._placement.look(TopicPartition(topic, partition), batch)
         self._group.add(TopicPartition(topic, partition), lane, batch)
 
     def process(self, wait: InputWait = NO_WAIT) -> int:
