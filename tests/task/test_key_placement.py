@@ -8,6 +8,7 @@ from zlib import crc32
 import pytest
 
 from penstock import Consumed, Serdes, StreamsBuilder
+from penstock.config import StreamsConfig
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import SourceSpec
 from penstock.record import RecordBatch, TopicPartition
@@ -36,7 +37,8 @@ def placement(rekeyed: bool) -> KeyPlacement:
         for part in builder.build().build("app").subtopologies
         if any(isinstance(node, SourceSpec) and "customers" in node.topics for node in part.nodes)
     )
-    return KeyPlacement(joining, "app", {"customers": COUNT, "orders": COUNT}, lambda node: f"{node} (program.py:7)")
+    counts = {"customers": COUNT, "orders": COUNT}
+    return KeyPlacement(joining, StreamsConfig(), counts, lambda node: f"{node} (program.py:7)")
 
 
 def batch_of(keys: list[bytes | None]) -> RecordBatch:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from zlib import crc32
 
+from penstock.config import StreamsConfig
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import SourceSpec, SubtopologySpec
 from penstock.record import RecordBatch, TopicPartition
@@ -30,7 +31,7 @@ class KeyPlacement:
     """The samples of one task."""
 
     def __init__(
-        self, spec: SubtopologySpec, application_id: str, counts: Mapping[str, int], described: Callable[[str], str]
+        self, spec: SubtopologySpec, config: StreamsConfig, counts: Mapping[str, int], described: Callable[[str], str]
     ) -> None:
         """Look at the topics of `spec` beside a repartition topic. counts: partitions of each topic. described: returns
         the name of a node with its line in the program."""
@@ -38,7 +39,7 @@ class KeyPlacement:
         self._repartition = next((topic for node in sources if node.repartition for topic in node.topics), None)
         beside = sources if self._repartition is not None else []
         self._readers = {topic: node.name for node in beside if not node.repartition for topic in node.topics}
-        self._application_id = application_id
+        self._application_id = str(config["application.id"])
         self._counts = counts
         self._described = described
         self._samples: dict[TopicPartition, tuple[set[bytes], int]] = {}

@@ -98,8 +98,7 @@ class StreamTask:
         writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps
         them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
         that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
-        several tasks at the same time; all of it if not given. node_lines: where in the user's program the nodes were
-        made, by name, for errors. tracing: traces the batches.
+        several tasks at the same time; all of it if not given. node_lines: where nodes were made. tracing: of batches.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -140,8 +139,7 @@ class StreamTask:
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
-        name = str(config["application.id"])
-        self._placement = KeyPlacement(spec, name, partitions, self._context.described)
+        self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
@@ -195,8 +193,7 @@ class StreamTask:
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
-        """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task
-        behind a shuffle.
+        """Buffer records of a partition, as bytes, offsets ascending; lane: the upstream task behind a shuffle.
 
         Raises StreamsError for a topic that no source of the task reads.
         """
