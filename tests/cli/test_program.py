@@ -122,3 +122,12 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 def test_the_example_is_short() -> None:
     assert len(EXAMPLE.read_text().splitlines()) < 25
+
+
+@pytest.mark.parametrize("name", ["penstock.py", "my_program.py"])
+def test_a_file_that_hides_the_package_is_refused(tmp_path: Path, name: str) -> None:
+    hiding = tmp_path / "penstock.py"
+    hiding.write_text("")
+    program(tmp_path, PROGRAM)
+    with pytest.raises(ProgramError, match=rf"{hiding} hides the package penstock"):
+        load_program(tmp_path / name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -160,3 +161,35 @@ def test_a_setter_of_rocksdb_without_one_of_its_methods_is_refused() -> None:
             StreamsConfig({"rocksdb.config.setter": setter}, environment={})
     with pytest.raises(ConfigError, match="expected a class, not the name of one"):
         StreamsConfig({"rocksdb.config.setter": "com.example.Setter"}, environment={})
+
+
+CHOICES = [
+    (key.name, choice)
+    for key in KEYS.values()
+    if re.fullmatch(r"\S+(, \S+)+", key.parse.takes)
+    for choice in key.parse.takes.split(", ")
+]
+
+
+@pytest.mark.parametrize(("key", "choice"), CHOICES)
+def test_a_choice_may_be_in_small_letters_or_capitals(key: str, choice: str) -> None:
+    for written in (choice.lower(), choice.upper()):
+        assert StreamsConfig({key: written}, environment={})[key] == choice
+
+
+@pytest.mark.parametrize(
+    ("key", "constant", "meant"),
+    [
+        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_HEADERS, "headers"),
+        (StreamsConfig.DSL_STORE_FORMAT_CONFIG, StreamsConfig.DSL_STORE_FORMAT_DEFAULT, "default"),
+        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.ROCKS_DB, "rocksdb"),
+        (StreamsConfig.DSL_STORE_SUPPLIERS_CLASS_CONFIG, StreamsConfig.IN_MEMORY, "in_memory"),
+        (StreamsConfig.DEFAULT_DSL_STORE_CONFIG, StreamsConfig.DEFAULT_DSL_STORE, None),
+        (StreamsConfig.GROUP_PROTOCOL_CONFIG, StreamsConfig.DEFAULT_GROUP_PROTOCOL, "classic"),
+        (StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.EXACTLY_ONCE_V2, "exactly_once_v2"),
+        ("auto.offset.reset", "LATEST", "latest"),
+    ],
+)
+def test_the_constants_of_the_configuration_are_accepted(key: str, constant: str, meant: str | None) -> None:
+    config = StreamsConfig({key: constant}, environment={})
+    assert meant is None or config[key] == meant

@@ -300,3 +300,9 @@ def test_a_default_serde_may_be_named(name: object) -> None:
 def test_a_default_serde_that_is_none_says_which_there_are() -> None:
     with pytest.raises(ConfigError, match="call it, or one of the names string, "):
         StreamsConfig({"default.key.serde": Serdes.string})
+
+
+def test_the_configs_of_buffers_have_the_names_of_kafka_streams_too() -> None:
+    assert Suppressed.BufferConfig.unbounded() == BufferConfig.unbounded()
+    assert isinstance(Suppressed.BufferConfig.max_records(1), Suppressed.EagerBufferConfig)
+    assert isinstance(Suppressed.BufferConfig.max_bytes(1).shut_down_when_full(), Suppressed.StrictBufferConfig)

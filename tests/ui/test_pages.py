@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
+from typing import cast
 
 import pytest
 
 from penstock import StreamsBuilder
+from penstock.config.definition import ConfigKey, text
+from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
 from penstock.host.api import CommitFigures, Staleness, State
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Operation
@@ -327,7 +331,9 @@ def test_any_number_of_pages_measures_once_a_look(shown: Shown, monkeypatch: pyt
     assert len(calls) == 2
 
 
-def test_names_and_errors_of_users_are_text(show: Callable[..., Shown]) -> None:
+def test_names_and_errors_of_users_are_text(show: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch) -> None:
+    any_text = replace(KEYS["application.id"], parse=text)  # pages do not depend on what an id may be
+    monkeypatch.setitem(cast("dict[str, ConfigKey]", KEYS), "application.id", any_text)
     builder = StreamsBuilder()
     builder.stream(re.compile(re.escape(HOSTILE))).to("out")
     shown = show(builder.build(), **{"application.id": "a<b>"})

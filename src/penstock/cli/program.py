@@ -86,6 +86,9 @@ def load_program(path: Path) -> Program:
         raise ProgramError(f"There is no file {path}; expected a Python program that defines `topology`.")
     own = file_state(path)
     directory = str(path.resolve().parent)
+    hiding = Path(directory, "penstock.py")
+    if hiding.exists():
+        raise ProgramError(f"{hiding} hides the package penstock from programs beside it: give the file another name.")
     # Modules beside the file are found here and, through the environment, by workers that are started later.
     sys.path.insert(0, directory)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))

@@ -14,6 +14,7 @@ from typing import Any
 from penstock.errors import ConfigError
 from penstock.exception_handlers import BUILT_IN, ExceptionHandler
 from penstock.serdes import Serde, Serdes
+from penstock.topic_names import why_illegal
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,15 @@ def text(name: str, value: Any) -> str:
     return value
 
 
+@reader("string of letters, digits, '.', '_' and '-'")
+def topic_name(name: str, value: Any) -> str:
+    """Return a string that names a topic or begins the names of topics; raises ConfigError for anything else."""
+    why = why_illegal(text(name, value))
+    if why is not None:
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: it {why}, which no topic may have.")
+    return str(value)
+
+
 def whole(minimum: int) -> Reader:
     """Return the reader of whole numbers, also written as texts, of `minimum` or more."""
 
@@ -83,15 +93,18 @@ def boolean(name: str, value: Any) -> bool:
 
 
 def one_of(*choices: str) -> Reader:
-    """Return the reader of a value that must be one of `choices`."""
+    """Return the reader of a value that must be one of `choices`, in small letters or capitals: as Kafka's constants
+    are written."""
+    by_letters = {choice.lower(): choice for choice in choices}
 
     @reader(", ".join(choices))
     def parse(name: str, value: Any) -> str:
-        if value not in choices:
+        choice = by_letters.get(value.lower()) if isinstance(value, str) else None
+        if choice is None:
             raise ConfigError(
                 f"Invalid value {value!r} for configuration {name}: expected one of {', '.join(choices)}."
             )
-        return str(value)
+        return choice
 
     return parse
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.config.check_keys import CHECK_KEYS
 from penstock.config.definition import (
     ConfigKey,
     anything,
@@ -17,6 +18,7 @@ from penstock.config.definition import (
     rocksdb_config_setter,
     serde,
     text,
+    topic_name,
     whole,
 )
 from penstock.config.http_keys import HTTP_KEYS
@@ -48,7 +50,7 @@ KEYS: Mapping[str, ConfigKey] = {
     for key in (
         ConfigKey(
             "application.id",
-            text,
+            topic_name,
             None,
             "high",
             "Name of the application, and prefix of its internal topics, its group and its directories.",
@@ -142,18 +144,12 @@ KEYS: Mapping[str, ConfigKey] = {
         ),
         ConfigKey(
             DEAD_LETTER_QUEUE_TOPIC,
-            text,
+            topic_name,
             None,
             "medium",
             "Topic to which the built-in handlers write the records that failed; not set: none.",
         ),
-        ConfigKey(
-            "ensure.explicit.internal.resource.naming",
-            boolean,
-            False,
-            "high",
-            "Refuse generated names of stores and internal topics; allowed in a TopologyConfig.",
-        ),
+        *CHECK_KEYS,
         ConfigKey(
             "processor.wrapper.class",
             anything,
@@ -450,13 +446,6 @@ KEYS: Mapping[str, ConfigKey] = {
             2000,
             "medium",
             "Time that an epoch should take; the planner adapts its bytes to it.",
-        ),
-        ConfigKey(
-            "penstock.determinism.check.epochs",
-            whole(0),
-            0,
-            "low",
-            "Interval in epochs at which each task runs twice, to find functions that are not deterministic; 0: never.",
         ),
         ConfigKey(
             "penstock.changelog.topics",

@@ -36,9 +36,12 @@ def duration_of(offset_reset: str) -> int | None:
 
 @reader("earliest, latest, none, or by_duration: with a duration of ISO 8601, such as by_duration:PT24H")
 def offset_reset(name: str, value: Any) -> str:
-    """Return a place to begin unchanged; raises ConfigError for anything else."""
-    if value in (EARLIEST, LATEST, NONE) or duration_of(str(value)) is not None:
-        return str(value)
+    """Return a place to begin, in small letters if it has a name; raises ConfigError for anything else."""
+    text = str(value)
+    if text.lower() in (EARLIEST, LATEST, NONE):
+        return text.lower()
+    if duration_of(text) is not None:
+        return text
     raise ConfigError(
         f"Invalid value {value!r} for configuration {name}: expected one of {EARLIEST}, {LATEST}, {NONE}, or "
         f"{BY_DURATION}DURATION, such as {BY_DURATION}PT24H."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
 from penstock.plan.nodes import Branch, NodeId, Split
 
@@ -56,7 +57,7 @@ class _Branches(dict[str, T]):
         raise KeyError(f"There is no branch {name!r}. The branches, with the prefix of split(): {', '.join(self)}.")
 
 
-class BranchedKStream(Generic[K, V]):
+class BranchedKStream(Shell, Generic[K, V]):
     """A stream that is being split: a record goes to the first branch with a matching predicate (Kafka class:
     BranchedKStream); created by `KStream.split`.
     """

@@ -13,6 +13,7 @@ from penstock.dsl.graph import Graph, Shells
 from penstock.dsl.grouped import KGroupedStream
 from penstock.dsl.grouped_table import KGroupedTable
 from penstock.dsl.options import Consumed, Materialized
+from penstock.dsl.shell import Shell
 from penstock.dsl.stream import KStream
 from penstock.dsl.table import KTable
 from penstock.dsl.type_variables import K, V
@@ -31,7 +32,7 @@ from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import VersionedBytesStoreSupplier
 
 
-class StreamsBuilder:
+class StreamsBuilder(Shell):
     """Creates streams, tables and stores, and builds their Topology (Kafka class: StreamsBuilder)."""
 
     def __init__(self, topology_config: TopologyConfig | None = None) -> None:

@@ -16,6 +16,7 @@ from penstock.dsl.arguments import check_windows, first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
 from penstock.dsl.windowed import windowed_aggregate
@@ -92,7 +93,7 @@ class _CogroupedStreams:
         return self.graph.names.processor_name(None if given is None else names.check_name(given + suffix), prefix)
 
 
-class CogroupedKStream(Generic[K, VR]):
+class CogroupedKStream(Shell, Generic[K, VR]):
     """Streams grouped by the same keys, for a common aggregation (Kafka class: CogroupedKStream); records without key
     or value are dropped."""
 
@@ -148,7 +149,7 @@ class CogroupedKStream(Generic[K, VR]):
         return TimeWindowedCogroupedKStream(self._streams, windows)
 
 
-class TimeWindowedCogroupedKStream(Generic[K, VR]):
+class TimeWindowedCogroupedKStream(Shell, Generic[K, VR]):
     """Streams grouped by key and time window, for a common aggregation (Kafka class: TimeWindowedCogroupedKStream);
     results are emitted at each update."""
 
@@ -179,7 +180,7 @@ class TimeWindowedCogroupedKStream(Generic[K, VR]):
         return self._streams.build(make, store, options.user_store_name, window_table_serde(store, windows), named)
 
 
-class SessionWindowedCogroupedKStream(Generic[K, VR]):
+class SessionWindowedCogroupedKStream(Shell, Generic[K, VR]):
     """Streams grouped by key and session, for a common aggregation (Kafka class: SessionWindowedCogroupedKStream);
     results are emitted at each update."""
 

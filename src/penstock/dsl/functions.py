@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from penstock.signatures import signature_of
@@ -17,8 +18,14 @@ def checked(function: Callable[..., Any], form: str) -> Callable[..., Any]:
     """Return `function` if it can be called as `form` shows, such as `predicate(key, value)`; raises TypeError that
     shows the form.
 
-    A callable without a readable signature passes.
+    A callable without a readable signature passes; a generator function raises TypeError.
     """
+    _check_no_generator(function, form.partition("(")[0])
+    return checked_items(function, form)
+
+
+def checked_items(function: Callable[..., Any], form: str) -> Callable[..., Any]:
+    """Return `function`, which may be a generator function because its result is iterated, as `checked` does."""
     role, _, arguments = form.partition("(")
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
@@ -39,8 +46,14 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
     requires: one more than there are values, or as many.
 
     A class, or a callable without a readable signature, takes the values alone. Raises TypeError for any other number
-    of parameters, showing both forms.
+    of parameters, showing both forms, and for a generator function.
     """
+    _check_no_generator(function, role)
+    return items_take_key(function, role, values)
+
+
+def items_take_key(function: Callable[..., Any], role: str, values: tuple[str, ...] = ("value",)) -> bool:
+    """Return whether `function`, which may be a generator function because its result is iterated, takes the key."""
     listed = ", ".join(values)
     forms = f"{role}({listed}) or {role}(key, {listed})"
     if not callable(function):
@@ -63,13 +76,32 @@ def takes_key(function: Callable[..., Any], role: str, values: tuple[str, ...] =
 
 
 def _check_plain(function: Callable[..., Any], role: str) -> None:
-    if inspect.iscoroutinefunction(function):
+    called = _called(function)
+    if inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called):
+        kind = "a coroutine function" if inspect.iscoroutinefunction(called) else "an asynchronous generator function"
         raise TypeError(
-            f"The {role} {function.__qualname__} is a coroutine function, which operators would call and never await: "
-            "write `def`, not `async def`."
+            f"The {role} {_name(function)} is {kind}, which operators would call and never await: write `def`, not "
+            "`async def`."
         )
 
 
+def _check_no_generator(function: Callable[..., Any], role: str) -> None:
+    if inspect.isgeneratorfunction(_called(function)):
+        raise TypeError(
+            f"The {role} {_name(function)} is a generator function, whose code would not run: operators use what it "
+            "returns. Replace `yield` by `return`; flat_map and flat_map_values take generators."
+        )
+
+
+def _called(function: Callable[..., Any]) -> Any:
+    """Return the code that a call of `function` runs: of an object with `__call__`, that method."""
+    plain = inspect.isroutine(function) or isinstance(function, type | partial)
+    return function if plain else type(function).__call__
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return function.__qualname__ if inspect.isroutine(function) else repr(function)
+
+
 def _shown(function: Callable[..., Any], signature: inspect.Signature) -> str:
-    name = function.__qualname__ if inspect.isroutine(function) else repr(function)
-    return f"{name}{signature}"
+    return f"{_name(function)}{signature}"

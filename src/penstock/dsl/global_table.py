@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Generic
 
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
 from penstock.plan.nodes import NodeId
 from penstock.serdes import Serde
 
 
-class GlobalKTable(Generic[K, V]):
+class GlobalKTable(Shell, Generic[K, V]):
     """A table whose keys every task can read (Kafka class: GlobalKTable); created by `StreamsBuilder.global_table`.
 
     store_name: the name of its store, which any processor can read with `context.get_state_store(store_name)`.

@@ -13,6 +13,7 @@ from penstock.dsl.cogrouped import CogroupedKStream
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.windowed import SessionWindowedKStream, TimeWindowedKStream
 from penstock.plan import names, nodes
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 
-class KGroupedStream(Generic[K, V]):
+class KGroupedStream(Shell, Generic[K, V]):
     """Records grouped by key (Kafka class: KGroupedStream); records without key or without value are dropped by every
     aggregation.
 

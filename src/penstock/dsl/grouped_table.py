@@ -12,6 +12,7 @@ from penstock.dsl.arguments import option
 from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.plan import names, nodes
 from penstock.plan.internal_topics import REPARTITION_SUFFIX
@@ -33,7 +34,7 @@ class _Place:
     parent: nodes.NodeId
 
 
-class KGroupedTable(Generic[K, V]):
+class KGroupedTable(Shell, Generic[K, V]):
     """The entries of a table grouped by another key (Kafka class: KGroupedTable); made by `KTable.group_by`.
 
     When an entry changes, its old value is taken from the aggregate of its group and the new one is added. The

@@ -9,12 +9,12 @@ configuration has no default.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import check_same_builder, inherited, option
 from penstock.dsl.branched import BranchedKStream
-from penstock.dsl.functions import checked, takes_key
+from penstock.dsl.functions import checked, checked_items, items_take_key, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.options import Grouped, Materialized, Named, Produced, Repartitioned, name_of
 from penstock.dsl.printed import Printed
@@ -54,6 +54,20 @@ class KStream(StreamJoins[K, V]):
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
     A function with the wrong parameters raises TypeError.
     """
+
+    instead: ClassVar[Mapping[str, str]] = {
+        "aggregate": "group_by_key().aggregate(...)",
+        "cogroup": "group_by_key().cogroup(...)",
+        "count": "group_by_key().count()",
+        "flat_transform": "process(...)",
+        "flat_transform_values": "process_values(...)",
+        "reduce": "group_by_key().reduce(...)",
+        "suppress": "to_table().suppress(...), or suppress the table of an aggregation",
+        "through": "repartition(...)",
+        "transform": "process(...)",
+        "transform_values": "process_values(...)",
+        "windowed_by": "group_by_key().windowed_by(...)",
+    }
 
     def __init__(
         self,
@@ -148,7 +162,7 @@ class KStream(StreamJoins[K, V]):
         """Return a record for each value of `mapper(value)`, or of `mapper(key, value)` if `mapper` requires two
         arguments.
         """
-        with_key = takes_key(mapper, "mapper")
+        with_key = items_take_key(mapper, "mapper")
         name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
         node = nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
         return self._other_value(node, serde_of_items(mapper))
@@ -186,7 +200,7 @@ class KStream(StreamJoins[K, V]):
         self, mapper: Callable[[K, V], Iterable[tuple[KR, VR]]], named: Named | str | None = None
     ) -> KStream[KR, VR]:
         """Return a record for each (key, value) of `mapper(key, value)`."""
-        checked(mapper, "mapper(key, value)")
+        checked_items(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_FLAT_MAP)
         return self._other_key_and_value(
             nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pairs(mapper)

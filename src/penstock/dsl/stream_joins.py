@@ -24,6 +24,7 @@ from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import Joined, StreamJoined
 from penstock.dsl.join_stores import StreamJoinStores
 from penstock.dsl.options import Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.table_joins import TableJoins
 from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
@@ -46,7 +47,7 @@ _OF_TABLE: Final = ("joined",)
 _OF_GLOBAL_TABLE: Final = ("key_selector", "named")
 
 
-class StreamJoins(Generic[K, V]):
+class StreamJoins(Shell, Generic[K, V]):
     """The joins of KStream.
 
     A `joiner` is a function of the two values, or of key and the two values if it requires three arguments; the left

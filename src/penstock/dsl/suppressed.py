@@ -92,8 +92,19 @@ class EagerBufferConfig(BufferConfig):
     """A buffer that emits its oldest updates early where it is full (Kafka class: Suppressed.EagerBufferConfig)."""
 
 
+_BufferConfig, _StrictBufferConfig, _EagerBufferConfig = BufferConfig, StrictBufferConfig, EagerBufferConfig
+
+
+class _BufferConfigs:
+    """The configs as Kafka Streams calls them, such as `Suppressed.BufferConfig`."""
+
+    BufferConfig = _BufferConfig
+    StrictBufferConfig = _StrictBufferConfig
+    EagerBufferConfig = _EagerBufferConfig
+
+
 @dataclass(frozen=True, kw_only=True)
-class Suppressed:
+class Suppressed(_BufferConfigs):
     """Until when updates of a table are held back (Kafka class: Suppressed); made by `until_time_limit` and
     `until_window_closes`.
 

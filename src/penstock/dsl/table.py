@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, ClassVar, overload
 
 from penstock.config import StreamsConfig
 from penstock.dsl.arguments import inherited, option
@@ -31,12 +31,20 @@ if TYPE_CHECKING:
     from penstock.host.head import Head
 
 
+_OF_STREAMS = (
+    *("flat_map", "flat_map_values", "foreach", "group_by_key", "map", "merge", "peek", "print", "process"),
+    *("process_values", "repartition", "select_key", "split", "through", "to"),
+)
+
+
 class KTable(TableJoins[K, V]):
     """A table: the latest value of each key, as a stream of updates (Kafka class: KTable).
 
     The parameter `named` names the node of an operator: a string or `Named.as_("x")`; TopologyError if it is not legal.
     `materialized` gives the table a store that can be queried if it names one; without a name it only sets serdes.
     """
+
+    instead: ClassVar[Mapping[str, str]] = {name: f"to_stream().{name}(...)" for name in _OF_STREAMS}
 
     def __init__(
         self,

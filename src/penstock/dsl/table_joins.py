@@ -20,6 +20,7 @@ from penstock.dsl.functions import checked, takes_key
 from penstock.dsl.graph import Graph
 from penstock.dsl.join_options import TableJoined
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import KO, VO, VR, K, V
 from penstock.plan import names, nodes
 from penstock.processor.joiner import JoinType
@@ -37,7 +38,7 @@ _BY_KEY: Final = ("named", "materialized")
 _BY_FOREIGN_KEY: Final = ("table_joined", "materialized")
 
 
-class TableJoins(Generic[K, V]):
+class TableJoins(Shell, Generic[K, V]):
     """The joins of KTable.
 
     A `joiner` is a function `joiner(value, other_value)`; what it returns is the value of the result, None deletes it.

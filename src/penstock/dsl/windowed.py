@@ -16,6 +16,7 @@ from penstock.dsl.aggregate_builder import GroupedStreamAggregateBuilder
 from penstock.dsl.arguments import first, option
 from penstock.dsl.functions import checked
 from penstock.dsl.options import Materialized, Named, name_of
+from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import VR, K, V
 from penstock.dsl.window_stores import session_store, session_table_serde, window_store, window_table_serde
 from penstock.plan import names, nodes
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from penstock.dsl.table import KTable
 
 
-class TimeWindowedKStream(Generic[K, V]):
+class TimeWindowedKStream(Shell, Generic[K, V]):
     """Records grouped by key and time window: tumbling, hopping, sliding, unlimited (Kafka class: TimeWindowedKStream).
 
     Records without a key are dropped; sliding windows also drop records without a value.
@@ -177,7 +178,7 @@ def windowed_aggregate(
     )
 
 
-class SessionWindowedKStream(Generic[K, V]):
+class SessionWindowedKStream(Shell, Generic[K, V]):
     """Records grouped by key and session (Kafka class: SessionWindowedKStream); a record without a key is dropped."""
 
     def __init__(

@@ -138,7 +138,7 @@ def first_records(
     built = ending_in(SimpleSupplier(partial(_Collector, records, limit))).build(checked.required("application.id"))
     with closing(ConfluentAdmin(checked)) as admin, closing(ConfluentFetcher(checked)) as fetcher:
         partitions = admin.topics()
-        built = resolve_patterns(built, partitions, internal=frozenset())
+        built = resolve_patterns(built, partitions, frozenset(), checked)
         _check_no_data_frame(built)
         check_source_topics(built, partitions, str(checked["bootstrap.servers"]))
         whole = () if built.global_topology is None else built.global_topology.source_topics

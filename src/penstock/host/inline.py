@@ -22,6 +22,7 @@ from penstock.host.batch_tracing import batch_tracing
 from penstock.host.layout import own_topics
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
+from penstock.plan.dead_letters import check_dead_letters, unread_dead_letters
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import Headers, RecordBatch, TopicPartition
@@ -74,12 +75,13 @@ class InlineHost:
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock) -> None:
         """Make the task over empty stores and initialise its processors; raises StreamsError when one of them fails."""
         check_serdes(topology, config)
+        check_dead_letters(topology, config)
         spec, config = whole_topology(topology), config.overridden(topology.config_overrides)
         self._node_lines = topology.node_lines
         self._spec, self._config, self._clock = spec, config, clock
         self._global_task = _global_task(topology, config, clock)
         self._sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        self._own_topics = own_topics(topology)
+        self._unmatched = own_topics(topology) | unread_dead_letters(config)
         self._topics: dict[str, None] = {}
         self._wait = self._wait_for(topic for source in self._sources for topic in source.topics)
         self._offsets: Counter[str] = Counter()
@@ -199,7 +201,7 @@ class InlineHost:
         for source in self._sources:
             if topic in source.topics:
                 return source
-            if source.pattern is not None and source.pattern.fullmatch(topic) and topic not in self._own_topics:
+            if source.pattern is not None and source.pattern.fullmatch(topic) and topic not in self._unmatched:
                 return source
         return None
 

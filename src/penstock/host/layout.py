@@ -86,7 +86,7 @@ def layout_of(topology: BuiltTopology, config: StreamsConfig, topics: Mapping[st
     Raises MissingSourceTopicError for a source topic that does not exist; TopologyError if co-partitioned topics differ
     in their partitions, or if `partition.grouper` leaves partitions out or puts different ones of them together.
     """
-    resolved = resolve_patterns(topology, topics, own_topics(topology))
+    resolved = resolve_patterns(topology, topics, own_topics(topology), config)
     check_source_topics(resolved, topics, str(config["bootstrap.servers"]))
     repartition = repartition_counts(resolved, topics)
     counts = {**topics, **repartition}

@@ -81,7 +81,7 @@ class TopicWatch:
                 admin.close()
         except KafkaError:
             return None  # the code that reads or writes waits for the brokers, and reports it
-        now = resolve_patterns(self._built, topics, self._internal)
+        now = resolve_patterns(self._built, topics, self._internal, self._config)
         found = list(topic_changes(used, now, topics, ids))
         if not found:
             return None

@@ -10,17 +10,21 @@ from penstock.config import StreamsConfig
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.plan.copartition import enforce_copartitioning
+from penstock.plan.dead_letters import unread_dead_letters
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SourceSpec
 
 
-def resolve_patterns(topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str]) -> BuiltTopology:
-    """Return `topology` with the topics that each pattern of a source matches now, `internal` ones left out (Kafka
-    Streams subscribes by pattern)."""
+def resolve_patterns(
+    topology: BuiltTopology, topics: Mapping[str, int], internal: frozenset[str], config: StreamsConfig
+) -> BuiltTopology:
+    """Return `topology` with the topics that each pattern of a source matches now, without `internal` ones and that of
+    the application's dead letters (Kafka Streams subscribes by pattern)."""
+    left_out = internal | unread_dead_letters(config.overridden(topology.config_overrides))
 
     def resolved(node: NodeSpec) -> NodeSpec:
         if isinstance(node, SourceSpec) and node.pattern is not None:
             matches = node.pattern.fullmatch
-            names = sorted(t for t in topics if t not in internal and not t.startswith("__") and matches(t))
+            names = sorted(t for t in topics if t not in left_out and not t.startswith("__") and matches(t))
             return replace(node, topics=tuple(names))
         return node
 

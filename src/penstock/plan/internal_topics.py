@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from penstock.errors import TopologyError
 from penstock.plan.subtopology import InternalTopic
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import (
@@ -14,6 +15,7 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock.topic_names import why_illegal
 from penstock.windows import LONG_MAX
 
 REPARTITION_SUFFIX = "-repartition"
@@ -37,6 +39,16 @@ DAY_MS = 24 * 60 * 60 * 1000
 _CHANGELOG_CONFIG: Mapping[str, str] = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime"}
 
 
+def check_topic_name(name: str) -> str:
+    """Return `name`; raises TopologyError if no topic can be called so (Kafka: Topic.validate)."""
+    why = why_illegal(name)
+    if why is None:
+        return name
+    several = [part.strip() for part in name.split(",") if part.strip()]
+    hint = f": several topics go in a list, {several!r}" if len(several) > 1 else ""
+    raise TopologyError(f"{name!r} cannot be the name of a topic: it {why}{hint}.")
+
+
 def full_name(application_id: str, topic: str) -> str:
     """Return the name of an internal topic as brokers know it: with the prefix of the application."""
     return f"{application_id}-{topic}"
@@ -48,7 +60,7 @@ def repartition_topic(application_id: str, topic: str, partitions: int | None) -
     """
     if partitions is not None and partitions < 1:
         raise ValueError("Number of partitions must be at least 1.")
-    return InternalTopic(full_name(application_id, topic), dict(_REPARTITION_CONFIG), partitions)
+    return InternalTopic(check_topic_name(full_name(application_id, topic)), dict(_REPARTITION_CONFIG), partitions)
 
 
 def changelog_topic(
@@ -58,7 +70,7 @@ def changelog_topic(
     filled from one; the user's settings override Kafka's.
     """
     name = full_name(application_id, store.name + CHANGELOG_SUFFIX) if source_topic is None else source_topic
-    return name, changelog_config(store)
+    return check_topic_name(name), changelog_config(store)
 
 
 def changelog_config(

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.errors import TopologyError
 from penstock.plan.internal_topics import REPARTITION_SUFFIX
+from penstock.topic_names import LEGAL, MAX_LENGTH
 
 STREAM_SOURCE = "KSTREAM-SOURCE-"
 STREAM_SINK = "KSTREAM-SINK-"
@@ -64,8 +65,6 @@ COGROUP_MERGE = "COGROUPKSTREAM-MERGE-"
 TABLE_TO_STREAM = "KTABLE-TOSTREAM-"
 
 _STATE_STORE = "STATE-STORE-"
-_MAX_NAME_LENGTH = 249
-_LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _GENERATED_NAME = re.compile(r"KSTREAM.*-[0-9]{10}")
 
 
@@ -110,9 +109,9 @@ def check_name(name: str) -> str:
         raise TopologyError("Name is illegal, it can't be empty")
     if name in (".", ".."):
         raise TopologyError('Name cannot be "." or ".."')
-    if len(name) > _MAX_NAME_LENGTH:
-        raise TopologyError(f"Name is illegal, it can't be longer than {_MAX_NAME_LENGTH} characters, name: {name}")
-    if _LEGAL_NAME.fullmatch(name) is None:
+    if len(name) > MAX_LENGTH:
+        raise TopologyError(f"Name is illegal, it can't be longer than {MAX_LENGTH} characters, name: {name}")
+    if LEGAL.fullmatch(name) is None:
         raise TopologyError(
             f"Name \"{name}\" is illegal, it contains a character other than ASCII alphanumerics, '.', '_' and '-'"
         )

@@ -19,7 +19,7 @@ from penstock.config.offset_reset import EARLIEST
 from penstock.errors import TopologyError
 from penstock.plan.copartition import check_copartitioned
 from penstock.plan.describe import TopologyDescription, describe_global_store, describe_subtopology, serdes_of
-from penstock.plan.internal_topics import full_name
+from penstock.plan.internal_topics import check_topic_name, full_name
 from penstock.plan.java_order import Positional, global_order, merged, sink_order, source_order
 from penstock.plan.offset_reset import check_offset_reset
 from penstock.plan.subtopology import (
@@ -424,6 +424,8 @@ class Topology(InternalTopologyBuilder):
         if topic is None:
             raise TypeError("topic cannot be null")
         self._check_parents(name, named)
+        if isinstance(topic, str):
+            check_topic_name(topic)
         self._add_node(
             SinkSpec(
                 name=name,
@@ -551,7 +553,7 @@ def _check_given(**arguments: object) -> None:
 
 
 def check_no_pattern(topic: str, written: str) -> None:
-    """Raise TopologyError if `topic` is a regular expression: no topic can have such a name.
+    """Raise TopologyError if no topic can be called `topic`; of a regular expression, it says how to write a pattern.
 
     Args:
         topic: the argument instead of the name of a topic. written: how a pattern is written there, as a format string
@@ -562,6 +564,7 @@ def check_no_pattern(topic: str, written: str) -> None:
             f"{topic!r} cannot be the name of a topic; to read all topics that a pattern matches, write "
             f"{written.format(topic)}"
         )
+    check_topic_name(topic)
 
 
 def built_topology(topology: object, application_id: str) -> BuiltTopology:

@@ -8,7 +8,7 @@ record cache, the update is forwarded when the cache is flushed; without one, im
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from penstock.processor.api import (
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import has_null, write_contexts
+from penstock.processor.first_results import AGGREGATOR, REDUCER, UsesResults
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.record import (
     NO_TIMESTAMP,
@@ -168,8 +169,10 @@ class _KeyedAggregation(BatchProcessor):
         return result, chosen if rows is None else rows[chosen]
 
 
-class StreamAggregate(_KeyedAggregation):
+class StreamAggregate(_KeyedAggregation, UsesResults):
     """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
+
+    held = (AGGREGATOR,)
 
     def __init__(
         self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False
@@ -187,8 +190,10 @@ class StreamAggregate(_KeyedAggregation):
         return self._initializer()
 
 
-class StreamReduce(_KeyedAggregation):
+class StreamReduce(_KeyedAggregation, UsesResults):
     """Combines the values of a key; the first value is kept unchanged (Kafka class: KStreamReduce)."""
+
+    held = (REDUCER,)
 
     def __init__(self, store_name: str, reducer: Reducer, send_old_values: bool = False) -> None:
         """Take the function of aggregate and value that returns the next aggregate (None deletes)."""
@@ -250,12 +255,18 @@ class StreamCount(_KeyedAggregation, SerializedBatchProcessor):
         self._write(batch, known, values, np.maximum(timestamps, maximum[order]), rows)
 
 
-class RecordByRecord(Processor):
+class RecordByRecord(Processor, UsesResults):
     """Runs another processor record by record, though it could work on columns: for a store that has none."""
+
+    held = ()
 
     def __init__(self, make: Callable[[], Processor]) -> None:
         """Run the processor that `make` returns."""
         self._processor = make()
+
+    def users(self) -> Iterable[UsesResults]:
+        """Return the parts of the processor that hold functions of the user."""
+        return self._processor.users() if isinstance(self._processor, UsesResults) else ()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the processor."""

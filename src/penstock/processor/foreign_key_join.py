@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.first_results import FOREIGN_KEY, TABLE_JOINER, UsesResults, adapting
 from penstock.processor.table import ValueGetterSupplier
 from penstock.record import Change, Headers, Record, ValueAndTimestamp
 from penstock.serdes import BytesSerde, Serde
@@ -43,8 +44,10 @@ class CombinedKey(NamedTuple):
     primary_key: Any
 
 
-class SubscriptionSend(Processor):
+class SubscriptionSend(Processor, UsesResults):
     """Sends the subscriptions of the primary table's rows (Kafka class: SubscriptionSendProcessorSupplier)."""
+
+    held = (FOREIGN_KEY,)
 
     def __init__(
         self,
@@ -61,7 +64,9 @@ class SubscriptionSend(Processor):
         keeps_left: whether a row has a result without a value of the foreign table. drop_out_of_order: whether the
         table is versioned. Serdes of None are the defaults. topic: that of the subscriptions, without prefix.
         """
-        self._extract: ForeignKeyExtractor = extractor if with_key else lambda key, value: extractor(value)
+        self._extract: ForeignKeyExtractor = (
+            extractor if with_key else adapting(extractor, lambda key, value: extractor(value))
+        )
         self._keeps_left = keeps_left
         self._drop_out_of_order = drop_out_of_order
         self._foreign_key_serde = foreign_key_serde
@@ -222,9 +227,11 @@ class ForeignTableJoin(Processor):
                 self.context.forward(Record(subscription.primary_key, response, record.timestamp, record.headers))
 
 
-class ResponseJoin(Processor):
+class ResponseJoin(Processor, UsesResults):
     """Joins an answer with the row of the primary table that it belongs to (Kafka class:
     ResponseJoinProcessorSupplier)."""
+
+    held = (TABLE_JOINER,)
 
     def __init__(
         self,

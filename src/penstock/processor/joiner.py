@@ -6,6 +6,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+from penstock.processor.first_results import adapting
+
 KeyedJoiner = Callable[[Any, Any, Any], Any]
 """Called with key, value of this side and value of the other side (Kafka class: ValueJoinerWithKey)."""
 
@@ -34,5 +36,7 @@ def keyed_joiner(joiner: Callable[..., Any], with_key: bool, reverse: bool = Fal
     with_key: the user's takes the key too. reverse: this value is the right one, which the user's takes last.
     """
     if with_key:
-        return (lambda key, this, other: joiner(key, other, this)) if reverse else joiner
-    return (lambda key, this, other: joiner(other, this)) if reverse else (lambda key, this, other: joiner(this, other))
+        return adapting(joiner, lambda key, this, other: joiner(key, other, this)) if reverse else joiner
+    if reverse:
+        return adapting(joiner, lambda key, this, other: joiner(other, this))
+    return adapting(joiner, lambda key, this, other: joiner(this, other))

@@ -33,6 +33,11 @@ class Reduction:
 
     reducer: Callable[[Any, Any], Any]
 
+    @property
+    def __wrapped__(self) -> Callable[[Any, Any], Any]:
+        """The user's function, as `functools.wraps` keeps it."""
+        return self.reducer
+
     def __call__(self, key: Any, value: Any, aggregate: Any) -> Any:
         """Return the aggregate with `value`."""
         return value if aggregate is None else self.reducer(aggregate, value)
@@ -43,6 +48,11 @@ class MergedReduction:
     """A reducer as the merger of two sessions."""
 
     reducer: Callable[[Any, Any], Any]
+
+    @property
+    def __wrapped__(self) -> Callable[[Any, Any], Any]:
+        """The user's function, as `functools.wraps` keeps it."""
+        return self.reducer
 
     def __call__(self, key: Any, one: Any, other: Any) -> Any:
         """Return the aggregate of two sessions together; `one` is None if there is only the record."""

@@ -13,17 +13,24 @@ import numpy as np
 
 from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, Processor, RowOrigin
 from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
-from penstock.record import Int64Array, Record, RecordBatch
+from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
+from penstock.record import Int64Array, KeyValue, Record, RecordBatch
 
 Predicate = Callable[[Any, Any], bool]
 KeyValueMapper = Callable[[Any, Any], Any]
 ForeachAction = Callable[[Any, Any], object]
 
+_TUPLES = frozenset((tuple, KeyValue))
+_PAIR = frozenset((2,))
+_NO_PAIRS = (str, bytes, bytearray, dict, set, frozenset)
+
 NULL_VALUES = "The provided ValueMapper returned null, expected an iterable of values."
 
 
-class StreamFilter(BatchProcessor):
+class StreamFilter(BatchProcessor, UsesResults):
     """Forwards the records that match a predicate, or that do not match it (Kafka class: KStreamFilter)."""
+
+    held = (PREDICATE,)
 
     def __init__(self, predicate: Predicate, negate: bool = False) -> None:
         """Take the predicate of key and value; `negate` lets the others pass."""
@@ -99,21 +106,20 @@ class StreamMap(BatchProcessor):
         applied = apply(self._mapper, (batch.keys, batch.values), failures, NULL_NOT_ALLOWED)
         rows = kept_rows(batch, applied.kept)
         pairs = applied.results
-        try:
-            keys = [key for key, _ in pairs]
-            values = [value for _, value in pairs]
-        except (TypeError, ValueError):  # something that is no pair: the careful way tells which row
-            checked = apply(as_pair, (pairs,), _of_rows(failures, applied.kept))
-            kept = composed(applied.kept, checked.kept)
+        kept = applied.kept
+        if not _are_pairs(pairs):
+            checked = apply(as_pair, (pairs,), _of_rows(failures, kept))
+            pairs, kept = checked.results, composed(kept, checked.kept)
             rows = kept_rows(batch, kept)
-            keys = [key for key, _ in checked.results]
-            values = [value for _, value in checked.results]
-            return RecordBatch(keys, values, rows.timestamps, rows.offsets, rows.headers), kept
-        return RecordBatch(keys, values, rows.timestamps, rows.offsets, rows.headers), applied.kept
+        keys = [key for key, _ in pairs]
+        values = [value for _, value in pairs]
+        return RecordBatch(keys, values, rows.timestamps, rows.offsets, rows.headers), kept
 
 
-class StreamSelectKey(BatchProcessor):
+class StreamSelectKey(BatchProcessor, UsesResults):
     """Gives each record another key (Kafka class: the KStreamMap of selectKey)."""
+
+    held = (KEY_SELECTOR,)
 
     def __init__(self, selector: KeyValueMapper) -> None:
         """Take the mapper of key and value to the new key."""
@@ -132,8 +138,10 @@ class StreamSelectKey(BatchProcessor):
         return RecordBatch(applied.results, rows.values, rows.timestamps, rows.offsets, rows.headers), applied.kept
 
 
-class StreamMapValues(BatchProcessor):
+class StreamMapValues(BatchProcessor, UsesResults):
     """Gives each record another value (Kafka class: KStreamMapValues)."""
+
+    held = (MAPPER,)
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
         """Take the mapper, of the value, or of key and value if `with_key`."""
@@ -191,7 +199,7 @@ class StreamFlatMapValues(BatchProcessor):
         values = self._mapper(record.key, record.value) if self._with_key else self._mapper(record.value)
         if values is None:
             raise TypeError(NULL_VALUES)
-        for value in values:
+        for value in values if type(values) is list else _as_values(values):
             self.context.forward(Record(record.key, value, record.timestamp, record.headers))
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
@@ -200,7 +208,7 @@ class StreamFlatMapValues(BatchProcessor):
         applied = apply(self._mapper, columns, failures, NULL_VALUES)
         lists, kept = applied.results, applied.kept
         if not all(type(result) is list for result in lists):
-            lists, kept = _listed(list, applied, failures)
+            lists, kept = _listed(_as_values, applied, failures)
         repeated, origin = _repeat(batch, lists, kept, with_keys=True)
         repeated.values = list(chain.from_iterable(lists))
         return repeated, origin
@@ -223,8 +231,11 @@ def _of_rows(failures: FailureHandler, kept: Int64Array | None) -> FailureHandle
 
 
 def as_pair(pair: Any) -> tuple[Any, Any]:
-    """Return what a mapper returned as key and value; raises TypeError if it is no pair."""
+    """Return what a mapper returned as key and value; raises TypeError if it is no pair. The characters of a text, the
+    keys of a dict or the members of a set are none, though there may be two."""
     try:
+        if type(pair) is not tuple and isinstance(pair, _NO_PAIRS):
+            raise ValueError(f"a {type(pair).__name__} is no pair")
         key, value = pair
     except (TypeError, ValueError) as error:
         raise TypeError(f"The mapper returned {pair!r:.100} where a pair (key, value) was expected.") from error
@@ -233,10 +244,22 @@ def as_pair(pair: Any) -> tuple[Any, Any]:
 
 def _as_pairs(pairs: Iterable[Any]) -> list[tuple[Any, Any]]:
     listed = list(pairs)
-    try:
-        return [(key, value) for key, value in listed]
-    except (TypeError, ValueError):  # something that is no pair: the careful way says what it is
-        return [as_pair(pair) for pair in listed]
+    return listed if _are_pairs(listed) else [as_pair(pair) for pair in listed]
+
+
+def _are_pairs(pairs: list[Any]) -> bool:
+    """Return whether all are tuples of two; False says nothing of others."""
+    return _TUPLES.issuperset(map(type, pairs)) and _PAIR.issuperset(map(len, pairs))
+
+
+def _as_values(values: Iterable[Any]) -> list[Any]:
+    """Return the values that a mapper returned; raises TypeError for a text, whose characters would become values."""
+    if isinstance(values, str | bytes | bytearray):
+        raise TypeError(
+            f"The mapper returned the text {values!r:.100} where an iterable of values was expected: return a list, "
+            "such as [text] or text.split(), or list(text) if each character is a value."
+        )
+    return list(values)
 
 
 def _repeat(
@@ -302,10 +325,12 @@ class StreamMerge(BatchProcessor):
         return batch, None
 
 
-class StreamBranch(BranchingProcessor):
+class StreamBranch(BranchingProcessor, UsesResults):
     """Forwards each record to the child of the first predicate that matches, or to the default child, if any
     (Kafka class: KStreamBranch).
     """
+
+    held = (PREDICATES,)
 
     def __init__(self, predicates: Sequence[Predicate], children: Sequence[str]) -> None:
         """Take the predicates and the names of their children, and of the default child if there is one."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from penstock.metrics.drop_reasons import null_part
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.first_results import KEYED_JOINER, UsesResults
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import EmissionInterval, ObservedStreamTime
 from penstock.record import NO_TIMESTAMP, Record
@@ -72,8 +73,10 @@ class JoinSide:
         return self.windows.after_ms if self.left else self.windows.before_ms
 
 
-class StreamStreamInnerJoin(Processor):
+class StreamStreamInnerJoin(Processor, UsesResults):
     """One side of an inner join (Kafka class: KStreamKStreamJoin)."""
+
+    held = (KEYED_JOINER,)
 
     def __init__(self, side: JoinSide) -> None:
         """Join by the rules of `side`."""
@@ -101,8 +104,10 @@ class StreamStreamInnerJoin(Processor):
             forward(Record(key, result, max(timestamp, other_timestamp), headers))
 
 
-class StreamStreamOuterJoin(Processor):
+class StreamStreamOuterJoin(Processor, UsesResults):
     """One side of a left or outer join (Kafka class: KStreamKStreamJoin)."""
+
+    held = (KEYED_JOINER,)
 
     def __init__(self, side: JoinSide) -> None:
         """Join by the rules of `side`."""
@@ -230,8 +235,10 @@ class _SharedTimeTracker:
             self._metadata[self._min_time] = timestamp
 
 
-class StreamStreamSelfJoin(Processor):
+class StreamStreamSelfJoin(Processor, UsesResults):
     """A stream joined with itself by one store and one processor (Kafka class: KStreamKStreamSelfJoin)."""
+
+    held = (KEYED_JOINER,)
 
     def __init__(
         self, store_name: str, join_name: str, joiner: Callable[..., Any], with_key: bool, windows: JoinWindows

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.first_results import KEYED_JOINER, UsesResults
 from penstock.processor.joiner import keyed_joiner
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.table import ValueGetterSupplier
@@ -23,8 +24,10 @@ from penstock.windows import LONG_MAX
 _MAX_SEQUENCE = 0x7FFFFFFF
 
 
-class StreamTableJoin(Processor):
+class StreamTableJoin(Processor, UsesResults):
     """Joins each record with the value of its key."""
+
+    held = (KEYED_JOINER,)
 
     def __init__(
         self, table: ValueGetterSupplier, joiner: Callable[..., Any], with_key: bool, keeps_left: bool

@@ -9,7 +9,7 @@ parent's.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -18,6 +18,7 @@ import numpy as np
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
+from penstock.processor.first_results import PREDICATE, TABLE_MAPPER, UsesResults
 from penstock.processor.forwarding import KeyValueStoreWrapper, TableWriter
 from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier, initialized
 from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
@@ -178,8 +179,10 @@ class ValueComputation:
         """Release what `init` took."""
 
 
-class FilteredValue(ValueComputation):
+class FilteredValue(ValueComputation, UsesResults):
     """The same value where a predicate holds, or does not hold (Kafka class: KTableFilter)."""
+
+    held = (PREDICATE,)
 
     def __init__(self, predicate: Callable[[Any, Any], bool], negate: bool) -> None:
         """Take the predicate of key and value, which is not asked of deleted entries; `negate` keeps the others."""
@@ -191,8 +194,10 @@ class FilteredValue(ValueComputation):
         return value if value is not None and bool(self._predicate(key, value)) != self._negate else None
 
 
-class MappedValue(ValueComputation):
+class MappedValue(ValueComputation, UsesResults):
     """What a mapper makes of the value (Kafka class: KTableMapValues)."""
+
+    held = (TABLE_MAPPER,)
 
     def __init__(self, mapper: Callable[..., Any], with_key: bool) -> None:
         """Take the mapper, of the value, or of key and value if `with_key`; it is not called for deleted entries."""
@@ -297,17 +302,23 @@ class MaterializedTableSource(TableSource):
 # ---------- filter, map_values, transform_values
 
 
-class TableValues(Processor):
+class TableValues(Processor, UsesResults):
     """Gives the updates of a table other values (Kafka classes: KTableFilter, KTableMapValues, KTableTransformValues).
 
     skip_absent: forward nothing if there is no value before and after.
     """
+
+    held = ()
 
     def __init__(self, computation: Callable[[], ValueComputation], send_old_values: bool, skip_absent: bool) -> None:
         """Compute values by what `computation` makes, old ones only if `send_old_values`."""
         self._computation = computation()
         self._send_old_values = send_old_values
         self._skip_absent = skip_absent
+
+    def users(self) -> Iterable[UsesResults]:
+        """Return the computation if it calls a function of the user."""
+        return (self._computation,) if isinstance(self._computation, UsesResults) else ()
 
     def init(self, context: ProcessorContext) -> None:
         """Prepare the computation."""

@@ -14,6 +14,7 @@ from typing import Any, cast
 from penstock.errors import StreamsError
 from penstock.processor.aggregate import Aggregator, Initializer, Reducer
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.first_results import ADDER, GROUP_MAPPER, KEYED_ADDER, KEYED_SUBTRACTOR, SUBTRACTOR, UsesResults
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.processor.stateless import as_pair
 from penstock.record import Change, Record
@@ -21,9 +22,11 @@ from penstock.record import Change, Record
 _ONE_RECORD_SINCE = (3, 5)
 
 
-class TableGroupBy(Processor):
+class TableGroupBy(Processor, UsesResults):
     """Puts the old and the new value of each update under the keys that a mapper gives them (Kafka class:
     KTableRepartitionMap)."""
+
+    held = (GROUP_MAPPER,)
 
     def __init__(self, mapper: Callable[[Any, Any], tuple[Any, Any] | None], skip_older_versions: bool) -> None:
         """Take the mapper of key and value to key and value; where it returns None, or a None in the pair, that value
@@ -113,8 +116,10 @@ class _TableAggregation(Processor):
             self._forwarder.maybe_forward(Record(key, Change(aggregate, before, is_latest), timestamp, record.headers))
 
 
-class TableAggregate(_TableAggregation):
+class TableAggregate(_TableAggregation, UsesResults):
     """Folds values into an aggregate and takes them out again (Kafka class: KTableAggregate)."""
+
+    held = (KEYED_ADDER, KEYED_SUBTRACTOR)
 
     operator = "aggregate"
 
@@ -152,8 +157,10 @@ class TableCount(_TableAggregation):
         return 1 if aggregate is None else aggregate + 1
 
 
-class TableReduce(_TableAggregation):
+class TableReduce(_TableAggregation, UsesResults):
     """Combines the values of each group; the first value is kept unchanged (Kafka class: KTableReduce)."""
+
+    held = (ADDER, SUBTRACTOR)
 
     operator = "reduce"
 

@@ -16,6 +16,7 @@ import numpy as np
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, Processor, ProcessorContext, RowOrigin
 from penstock.processor.columns import apply, composed, has_null, kept_rows, with_key
+from penstock.processor.first_results import TABLE_JOINER, UsesResults, adapting
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder, put_last
 from penstock.processor.joiner import JoinType
 from penstock.processor.table import StoreValueGetterSupplier, ValueGetter, ValueGetterSupplier
@@ -24,8 +25,10 @@ from penstock.record import Change, Record, RecordBatch, ValueAndTimestamp, take
 TableJoiner = Callable[[Any, Any], Any]
 
 
-class TableTableJoin(Processor):
+class TableTableJoin(Processor, UsesResults):
     """Joins the updates of one side with the values of the other."""
+
+    held = (TABLE_JOINER,)
 
     def __init__(
         self,
@@ -44,7 +47,7 @@ class TableTableJoin(Processor):
         versioned.
         """
         self._other_supplier = other
-        self._joiner: TableJoiner = (lambda this, other: joiner(other, this)) if reverse else joiner
+        self._joiner: TableJoiner = adapting(joiner, lambda this, other: joiner(other, this)) if reverse else joiner
         self._keeps_this = keeps_this
         self._keeps_other = keeps_other
         self._send_old_values = send_old_values

@@ -6,10 +6,11 @@ What a record does to windows is the business of each kind.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Generic, TypeVar, cast
+from typing import ClassVar, Generic, TypeVar, cast
 
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
+from penstock.processor.first_results import AGGREGATOR, Held, UsesResults
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import WindowEmission
 
@@ -19,9 +20,11 @@ S = TypeVar("S")
 """The store of the results."""
 
 
-class WindowedAggregation(Processor, Generic[W, S]):
+class WindowedAggregation(Processor, UsesResults, Generic[W, S]):
     """An aggregation by key and window, for both ways of emitting (Kafka class:
     AbstractKStreamTimeWindowAggregateProcessor)."""
+
+    held: ClassVar[tuple[Held, ...]] = (AGGREGATOR,)
 
     def __init__(
         self, name: str, store_name: str, windows: W, initializer: Initializer, aggregator: Aggregator

@@ -24,7 +24,7 @@ from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBa
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
-from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules
+from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_punctuator
 from penstock.task.taps import TappedRecord, Taps
 
 
@@ -241,20 +241,16 @@ class NodeContext:
         if name not in self._node.stores:
             error = StreamsError(
                 f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to "
-                "the processor. If you add stores manually "
-                "via '.addStateStore()' make sure to connect the added store to the processor by providing the "
-                "processor name to '.addStateStore()' or connect "
-                "them via '.connectProcessorAndStateStores()'. DSL users need to provide the store name to "
-                "'.process()', '.processValues()', or "
-                "'.transformValues()' to connect the store to the corresponding operator, or they can provide a "
-                "StoreBuilder by implementing the stores() method "
-                "on the Supplier itself. If you do not add stores manually, please file a bug report at "
-                "https://issues.apache.org/jira/projects/KAFKA."
+                "the processor. If you add stores manually via '.add_state_store()' make sure to connect the added "
+                "store to the processor by providing the processor name to '.add_state_store()' or connect them via "
+                "'.connect_processor_and_state_stores()'. DSL users need to provide the store name to '.process()', "
+                "'.process_values()', or '.transform_values()' to connect the store to the corresponding operator, or "
+                "they can provide a StoreBuilder by implementing the stores() method on the Supplier itself."
             )
             connected = ", ".join(self._node.stores) or "none"
             error.add_note(
-                f"{self._node.name} is connected to: {connected}. In Python, name the store where the processor is "
-                f"added, as in stream.process(supplier, {name!r}), or connect them with "
+                f"{self._task.described(self._node.name)} is connected to: {connected}. Name the store there, as in "
+                f"stream.process(supplier, {name!r}), or connect them with "
                 f"Topology.connect_processor_and_state_stores({self._node.name!r}, {name!r})."
             )
             raise error
@@ -314,8 +310,10 @@ class NodeContext:
         """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to
         now or to `start_time_ms`.
 
-        Raises ValueError for an interval below 1 ms or a start time below 0.
+        Raises ValueError for an interval below 1 ms or a start time below 0, and TypeError for a callback that cannot
+        be called with the time.
         """
+        check_punctuator(callback, self._task.described(self._node.name))
         interval_ms = milliseconds(interval_ms, "interval")
         if interval_ms < MINIMUM_INTERVAL_MS:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")

@@ -30,6 +30,9 @@ from penstock.log_limits import limit_rate
 from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import value_text
 from penstock.plan.user_lines import failing_line
+from penstock.processor.api import Processor
+from penstock.processor.fixed_key import FixedKeyProcessor
+from penstock.processor.value_transformer import ValueTransformerWithKey
 from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
@@ -42,6 +45,9 @@ DESERIALIZATION_FAILED = (
     "appropriately."
 )
 
+
+_WITH_CONTEXT = (Processor, FixedKeyProcessor, ValueTransformerWithKey)
+"""What has a context only after its `init`."""
 
 _LONGEST = 1_000
 """Characters of a key or a value that an error keeps."""
@@ -83,6 +89,8 @@ def told_cause(cause: BaseException, node: str, described: str) -> str:
     """Return what failed, for a note: with the line of the user's function, or where the node was created if it was no
     function of the user. described: the node, as `TaskContext.described` describes it."""
     told = [f"{type(cause).__name__}: {cause}"]
+    if isinstance(cause, AttributeError) and cause.name == "context" and isinstance(cause.obj, _WITH_CONTEXT):
+        told.append(f"{type(cause.obj).__qualname__}.init must call super().init(context), which sets self.context.")
     if (line := failing_line(cause)) is not None:
         told.append(f"  {line}")
     elif described != node:

@@ -25,6 +25,7 @@ from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
 from penstock.plan.subtopology import ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
 from penstock.processor.api import Processor
+from penstock.processor.first_results import WARN_NONE_RESULTS, watch_results
 from penstock.record import (
     NO_METADATA,
     ConsumerRecord,
@@ -43,6 +44,7 @@ from penstock.task.error_handling import ErrorHandling, ProcessingError, told_ca
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
 from penstock.task.shared_values import SharedValues
+from penstock.topic_names import why_illegal
 from penstock.windows import Windowed
 
 _log = limit_rate(logging.getLogger(__name__))
@@ -68,6 +70,7 @@ class ProcessorNode:
         self.name = spec.name
         self.stores: Sequence[str] = spec.stores
         self.children: list[ProcessorNode | SinkNode] = []
+        self._supplier = spec.supplier
         self.processor: Processor = spec.supplier.get()
         self.initializing = False
         self.flusher: Flusher | None = None
@@ -85,6 +88,8 @@ class ProcessorNode:
             raise failure from error
         finally:
             self.initializing = False
+        if self._task.config[WARN_NONE_RESULTS]:
+            watch_results(self.processor, self._supplier, self._task.described(self.name))
 
     def process(self, record: Record[Any, Any]) -> None:
         """Process one record and all that follows from it; raises ProcessingError unless the handler drops it."""
@@ -283,6 +288,12 @@ class SinkNode:
                     f"The function that names the topics of sink {self._task.described(self.name)} returned {topic!r} "
                     f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
                     f"{metadata.offset}: expected the name of a topic."
+                )
+            if (why := why_illegal(topic)) is not None:
+                raise StreamsError(
+                    f"The function that names the topics of sink {self._task.described(self.name)} returned {topic!r} "
+                    f"for the input record at topic {metadata.topic}, partition {metadata.partition}, offset "
+                    f"{metadata.offset}, which cannot be the name of a topic: it {why}."
                 )
         if spec.partitioner is None:
             return topic, None

@@ -9,15 +9,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from penstock.errors import StreamsError
 from penstock.processor.api import PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP
+from penstock.signatures import signature_of
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.task_checkpoint import ScheduleState
 
 MINIMUM_INTERVAL_MS = 1
+
+
+def check_punctuator(callback: Any, node: str) -> None:
+    """Raise TypeError unless `callback`, which the processor of `node` schedules, can be called with a time."""
+    signature = signature_of(callback) if callable(callback) else None
+    if signature is None and callable(callback):
+        return  # a built-in without a signature
+    try:
+        if signature is None:
+            raise TypeError("it is no function")
+        signature.bind(0)
+    except TypeError as error:
+        raise TypeError(
+            f"The punctuator of {node} cannot be called as punctuator(time_ms): {callback!r:.100} does not fit "
+            f"({error})."
+        ) from None
 
 
 @dataclass(eq=False)

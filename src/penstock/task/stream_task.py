@@ -34,6 +34,7 @@ from penstock.task.context import NodeContext, TaskContext
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
+from penstock.task.key_placement import KeyPlacement
 from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
@@ -97,8 +98,7 @@ class StreamTask:
         writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps
         them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
         that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
-        several tasks at the same time; all of it if not given. node_lines: where in the user's program the nodes were
-        made, by name, for errors. tracing: traces the batches.
+        several tasks at the same time; all of it if not given. node_lines: where nodes were made. tracing: of batches.
         """
         self.task_id = task_id
         checkpoint = checkpoint or TaskCheckpoint()
@@ -139,6 +139,7 @@ class StreamTask:
         self._context.stores = self._state.stores
         self._context.global_stores = global_stores or {}
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
+        self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
         self._group = self._make_group(config, checkpoint)
         self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
@@ -192,11 +193,11 @@ class StreamTask:
         raise StreamsError(f"Task {self.task_id} has no source node {source_name!r}.")
 
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
-        """Buffer records of one partition, keys and values as bytes, offsets ascending; `lane` is the upstream task
-        behind a shuffle.
+        """Buffer records of a partition, as bytes, offsets ascending; lane: the upstream task behind a shuffle.
 
         Raises StreamsError for a topic that no source of the task reads.
         """
+        self._placement.look(TopicPartition(topic, partition), batch)
         self._group.add(TopicPartition(topic, partition), lane, batch)
 
     def process(self, wait: InputWait = NO_WAIT) -> int:

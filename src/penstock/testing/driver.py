@@ -33,14 +33,15 @@ from penstock.testing.topics import TestInputTopic, TestOutputTopic
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
 
-# What `get_state_store` does not give; timestamped kinds come before the plain ones that they derive from.
-_KINDS: Mapping[type, tuple[str, str]] = {
-    TypedTimestampedKeyValueStore: ("timestamped key-value store", "get_timestamped_key_value_store"),
-    TypedKeyValueStore: ("key-value store", "get_key_value_store"),
-    TypedVersionedKeyValueStore: ("versioned key-value store", "get_versioned_key_value_store"),
-    TypedTimestampedWindowStore: ("timestamped window store", "get_timestamped_window_store"),
-    TypedWindowStore: ("window store", "get_window_store"),
-    TypedSessionStore: ("session store", "get_session_store"),
+# Family, name and method of what `get_state_store` does not give; timestamped kinds come before those that they derive
+# from.
+_KINDS: Mapping[type, tuple[str, str, str]] = {
+    TypedTimestampedKeyValueStore: ("key-value", "timestamped key-value store", "get_timestamped_key_value_store"),
+    TypedKeyValueStore: ("key-value", "key-value store", "get_key_value_store"),
+    TypedVersionedKeyValueStore: ("versioned", "versioned key-value store", "get_versioned_key_value_store"),
+    TypedTimestampedWindowStore: ("window", "timestamped window store", "get_timestamped_window_store"),
+    TypedWindowStore: ("window", "window store", "get_window_store"),
+    TypedSessionStore: ("session", "session store", "get_session_store"),
 }
 
 
@@ -177,8 +178,16 @@ class TopologyTestDriver:
     def get_state_store(self, name: str) -> StateStore | None:
         """Return the store `name`, None if there is none; raises ValueError for a kind with its own method."""
         store = self._host.stores().get(name)
-        for kind, (shown, method) in _KINDS.items():
+        for kind, (_, shown, method) in _KINDS.items():
             if isinstance(store, kind):
+                raise ValueError(f"Store {name} is a {shown} and should be accessed via `{method}()`")
+        return store
+
+    def _store_of(self, name: str, family: str) -> StateStore | None:
+        """Return the store `name`, None if there is none; raises ValueError for one of another family."""
+        store = self._host.stores().get(name)
+        for kind, (found, shown, method) in _KINDS.items():
+            if isinstance(store, kind) and found != family:
                 raise ValueError(f"Store {name} is a {shown} and should be accessed via `{method}()`")
         return store
 
@@ -186,7 +195,7 @@ class TopologyTestDriver:
         """Return the key-value store `name`, None if there is none of that kind; a timestamped one shows its values
         without their timestamps, and takes them so, with timestamp -1.
         """
-        match self._host.stores().get(name):
+        match self._store_of(name, "key-value"):
             case TypedTimestampedKeyValueStore() as store:
                 return KeyValueStoreFacade(store)
             case TypedKeyValueStore() as store:
@@ -198,19 +207,19 @@ class TopologyTestDriver:
         """Return the timestamped key-value store `name`, whose values are ValueAndTimestamp, None if there is none of
         that kind.
         """
-        store = self._host.stores().get(name)
+        store = self._store_of(name, "key-value")
         return store if isinstance(store, TypedTimestampedKeyValueStore) else None
 
     def get_versioned_key_value_store(self, name: str) -> TypedVersionedKeyValueStore | None:
         """Return the versioned key-value store `name`, None if there is none of that kind."""
-        store = self._host.stores().get(name)
+        store = self._store_of(name, "versioned")
         return store if isinstance(store, TypedVersionedKeyValueStore) else None
 
     def get_window_store(self, name: str) -> WindowStoreFacade | TypedWindowStore | None:
         """Return the window store `name`, None if there is none of that kind; a timestamped one shows its values
         without their timestamps, and takes them so, with timestamp -1.
         """
-        match self._host.stores().get(name):
+        match self._store_of(name, "window"):
             case TypedTimestampedWindowStore() as store:
                 return WindowStoreFacade(store)
             case TypedWindowStore() as store:
@@ -222,12 +231,12 @@ class TopologyTestDriver:
         """Return the timestamped window store `name`, whose values are ValueAndTimestamp, None if there is none of that
         kind.
         """
-        store = self._host.stores().get(name)
+        store = self._store_of(name, "window")
         return store if isinstance(store, TypedTimestampedWindowStore) else None
 
     def get_session_store(self, name: str) -> TypedSessionStore | None:
         """Return the session store `name`, None if there is none of that kind."""
-        store = self._host.stores().get(name)
+        store = self._store_of(name, "session")
         return store if isinstance(store, TypedSessionStore) else None
 
     def dropped_records(self) -> int:

@@ -10,6 +10,10 @@ from typing import Any
 
 _LIST_OF_NAMES = re.compile(r"(--> |<-- |\(stores: \[|\(topics: \[)([^\]\n]*)")
 _ABSENT = "(absent)"
+_JAVA_METHOD = re.compile(r"'\.[a-z]+[A-Za-z]*\(\)'")
+_REPORTS = (
+    " If you do not add stores manually, please file a bug report at https://issues.apache.org/jira/projects/KAFKA."
+)
 
 
 def normalised_description(text: str) -> str:
@@ -59,9 +63,17 @@ def _error_differences(
     compared = ["phase", "at"] if expected.get("message_java_only") else ["phase", "at", "message"]
     for name in compared:
         if name in expected:
-            yield from _difference(f"{where}, {name}", expected[name], actual.get(name, _ABSENT))
+            yield from _difference(f"{where}, {name}", _in_python(expected[name]), actual.get(name, _ABSENT))
     if "cause" in expected:
         yield from _error_differences(f"{where}, cause", expected["cause"], actual.get("cause"))
+
+
+def _in_python(text: Any) -> Any:
+    """Return Kafka's message with the names of methods as they are here, and without where Kafka takes reports."""
+    if not isinstance(text, str):
+        return text
+    named = _JAVA_METHOD.sub(lambda method: re.sub("([A-Z])", r"_\1", method[0]).lower(), text)
+    return named.replace(_REPORTS, "")
 
 
 def _comparable(class_name: str | None) -> str | None:

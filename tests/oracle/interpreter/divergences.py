@@ -32,7 +32,7 @@ _OTHERWISE = frozenset(
     f"record_context-stream-{join}-{stores}"
     for join in ("join", "outer_join")
     for stores in ("headers_format", "headers_format-uncached", "in_memory-header")
-) | {"processor-lookup-session-headers"}
+) | {"processor-lookup-session-headers", "errors-topic_name-wrong"}
 
 
 def diverges(case: Mapping[str, Any]) -> bool:

@@ -33,7 +33,7 @@ class _EpochHost(InlineHost):
     """Processes what waits, level by level; each commit ends the task."""
 
     def __init__(self, topology: BuiltTopology, config: StreamsConfig, clock: Clock, topics: Collection[str]) -> None:
-        resolved = resolve_patterns(topology, dict.fromkeys(topics, 1), frozenset(topology.repartition_topics))
+        resolved = resolve_patterns(topology, dict.fromkeys(topics, 1), frozenset(topology.repartition_topics), config)
         placement = place(resolved, dict.fromkeys(topics, 1), 1)
         self._levels = len(placement.levels)
         self._level_of = {task.subtopology: level for level, tasks in enumerate(placement.levels) for task in tasks}

@@ -68,6 +68,7 @@ from penstock.host.topic_watch import TopicChanges, TopicWatch
 from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
+from penstock.plan.dead_letters import check_dead_letters
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
@@ -147,6 +148,7 @@ class ThreadsHost:
         self.check_keys(self._config)
         check_group_protocol(self._built, self._config)
         check_serdes(self._built, self._config)
+        check_dead_letters(self._built, self._config)
         if self._built.data_frame_topics:
             raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")
         checkpoint = Path(self._config.checkpoint_directory())

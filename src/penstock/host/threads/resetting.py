@@ -72,9 +72,8 @@ def _checked(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> t
 def _planned(built: BuiltTopology, config: StreamsConfig, directory: StateDirectory, admin: Admin) -> ApplicationReset:
     group, topics = str(config["application.id"]), admin.topics()
     internal = own_topics(built)
-    sources = {
-        topic for spec in resolve_patterns(built, topics, internal).subtopologies for topic in spec.source_topics
-    }
+    resolved = resolve_patterns(built, topics, internal, config)
+    sources = {topic for spec in resolved.subtopologies for topic in spec.source_topics}
     read = [TopicPartition(topic, n) for topic in sorted(sources & topics.keys()) for n in range(topics[topic])]
     has_group = bool(admin.committed_offsets(group, read, stable=False))
     return ApplicationReset(

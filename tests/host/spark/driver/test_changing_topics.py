@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, StreamsBuilder, Topology, savepoints
 from penstock.client.confluent.producer import ConfluentProducer
+from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
 from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner import epoch_planner, topic_ends
@@ -162,7 +163,7 @@ def test_changes_of_the_topics_are_reported_by_name(spark_runner: SparkRunner, a
     ids = spark_runner.admin.topic_ids(topics)
 
     def changes(topics: dict[str, int], ids: dict[str, str]) -> list[str]:
-        now = resolve_patterns(built, topics, internal_topics(built, application))
+        now = resolve_patterns(built, topics, internal_topics(built, application), StreamsConfig())
         return [change.text for change in topic_changes(description, now, topics, ids)]
 
     assert changes(topics, ids) == []

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 
 from penstock import Serdes, StreamsBuilder, Topology
+from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
 from penstock.host.spark.protocol.placement import differences, place, shape
@@ -121,11 +122,12 @@ def test_patterns_are_resolved_against_the_topics_that_are_there() -> None:
     builder.stream(re.compile("in-.*")).to("out")
     built = builder.build().build("app")
     topics = {"in-a": 1, "in-b": 2, "other": 1, "in-internal": 1, "__in-x": 1}
-    resolved = resolve_patterns(built, topics, frozenset(["in-internal"]))
+    resolved = resolve_patterns(built, topics, frozenset(["in-internal"]), StreamsConfig())
     assert resolved.subtopologies[0].source_topics == ("in-a", "in-b")
     assert len(place(resolved, topics, 2).tasks) == 2
+    none = resolve_patterns(built, {"other": 1}, frozenset(), StreamsConfig())
     with pytest.raises(MissingSourceTopicError, match=r"no topic matches the pattern 'in-\.\*'"):
-        check_source_topics(resolve_patterns(built, {"other": 1}, frozenset()), {"other": 1}, "kafka:9092")
+        check_source_topics(none, {"other": 1}, "kafka:9092")
 
 
 def two_sources(group: frozenset[str], fixed: int | None = None) -> BuiltTopology:

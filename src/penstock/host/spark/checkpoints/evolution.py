@@ -251,7 +251,7 @@ def store_partitions(built: BuiltTopology, config: StreamsConfig, topics: Mappin
 
 def _placed(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> tuple[BuiltTopology, Placement]:
     internal = frozenset(built.repartition_topics)
-    topology = resolve_patterns(built, topics, internal)
+    topology = resolve_patterns(built, topics, internal, config)
     read = {topic for spec in topology.subtopologies for topic in spec.source_topics if topic not in internal}
     counts = {**dict.fromkeys(sorted(read), 1), **topics}
     return topology, place(topology, counts, 1, configured_grouper(config))

@@ -48,6 +48,7 @@ from penstock.host.topics import (
     pattern_topics,
     resolve_patterns,
 )
+from penstock.plan.dead_letters import check_dead_letters
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology
@@ -86,6 +87,7 @@ def check(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> None:
             something of the user's cannot be sent to workers.
     """
     check_serdes(built, config)
+    check_dead_letters(built, config)
     check_can_be_sent(built, config)
     made = set(built.data_frame_topics)  # by the first start, in the session
     topics = listed_topics(admin, named_topics(built, config) - made)
@@ -122,6 +124,7 @@ def prepare(
     """
     _warn_of_keys(config)
     check_serdes(built, config)
+    check_dead_letters(built, config)
     for _ in range(_ATTEMPTS):
         try:
             prepared = _prepare(
@@ -241,7 +244,7 @@ def placed(
     """Return the topology with its patterns resolved, and the places of its tasks. topics: of the brokers, and their
     partitions. parallelism: as of `prepare`. Raises as `prepare`."""
     internal = internal_topics(built, str(config.required("application.id")))
-    topology = resolve_patterns(built, topics, internal).without_data_frames()
+    topology = resolve_patterns(built, topics, internal, config).without_data_frames()
     wanted = named_topics(topology, config)
     admin.topic_ids(wanted - topics.keys())  # brokers do not list topics that this user may not see
     check_source_topics(topology, topics, str(config["bootstrap.servers"]))

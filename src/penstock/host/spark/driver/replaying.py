@@ -325,7 +325,8 @@ def _description(
             f"The description of the application in the checkpoint {checkpoint.uri} cannot be loaded: {error}."
         ) from error
     name = str(config.required("application.id"))
-    topology = resolve_patterns(built, stored.topic_partitions, internal_topics(built, name)).without_data_frames()
+    internal = internal_topics(built, name)
+    topology = resolve_patterns(built, stored.topic_partitions, internal, config).without_data_frames()
     placement = replace(
         stored.placement, partitions=tuple(metadata.partitions), sink_partitions=metadata.sink_partitions
     )

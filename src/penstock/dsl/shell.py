@@ -1,0 +1,51 @@
+"""What streams, tables and groups answer to what Python programs try with a collection, or with Kafka's names.
+
+Type checkers do not see this module's methods: for them, such code stays an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+_BEFORE_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+class Shell:
+    """What users hold while they write a program: it has no records, and no truth."""
+
+    instead: ClassVar[Mapping[str, str]] = {}
+    """What to write for an operator that another class of the DSL, or an older Kafka Streams, has: by its name."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            kind = type(self)
+            if name.startswith("_"):
+                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            own = _BEFORE_CAPITALS.sub("_", name).lower()
+            write = own if name != own and hasattr(kind, own) else kind.instead.get(own)
+            if write is None:
+                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise AttributeError(f"{kind.__name__} has no {name}: write {write}.")
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(
+                f"A {type(self).__name__} cannot be iterated: it describes a topology and has no records while the "
+                "program is built. Pass a function to an operator, such as stream.foreach(lambda key, value: ...); in "
+                "a notebook, head() shows the first records."
+            )
+
+        def __bool__(self) -> NoReturn:
+            raise TypeError(
+                f"A {type(self).__name__} is neither true nor false: it describes a topology. Records are tested by an "
+                "operator, such as stream.filter(lambda key, value: ...); write `is not None` for whether there is one."
+            )
+
+        def __getitem__(self, item: object) -> NoReturn:
+            raise TypeError(
+                f"A {type(self).__name__} has no items, such as {item!r}: it describes a topology. Fields are read in "
+                'an operator, such as stream.map_values(lambda value: value["field"]), and records are tested with '
+                'stream.filter(lambda key, value: value["field"] > 0).'
+            )

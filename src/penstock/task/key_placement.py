@@ -1,0 +1,86 @@
+"""Recognises topics whose keys are in the partitions that CRC32 chooses, the default of librdkafka's producers, among
+those that meet records of a repartition topic, where murmur2 chooses: then equal keys are in different tasks.
+
+It looks at the first keys of each partition, and no longer than until it knows.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+from zlib import crc32
+
+from penstock.config import StreamsConfig
+from penstock.plan.partitioning import partition_for
+from penstock.plan.subtopology import SourceSpec, SubtopologySpec
+from penstock.record import RecordBatch, TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_LEAST_CHANCES: Final = 1_000
+"""A sample of keys is large enough if chance alone puts it into one partition once in so many times."""
+_MOST_RECORDS: Final = 1_000
+"""Records of a partition that are looked at."""
+
+_told: set[tuple[str, str]] = set()
+"""The applications and topics that the log of this process names."""
+
+
+class KeyPlacement:
+    """The samples of one task."""
+
+    def __init__(
+        self, spec: SubtopologySpec, config: StreamsConfig, counts: Mapping[str, int], described: Callable[[str], str]
+    ) -> None:
+        """Look at the topics of `spec` beside a repartition topic. counts: partitions of each topic. described: returns
+        the name of a node with its line in the program."""
+        sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
+        self._repartition = next((topic for node in sources if node.repartition for topic in node.topics), None)
+        beside = sources if self._repartition is not None else []
+        self._readers = {topic: node.name for node in beside if not node.repartition for topic in node.topics}
+        self._application_id = str(config["application.id"])
+        self._counts = counts
+        self._described = described
+        self._samples: dict[TopicPartition, tuple[set[bytes], int]] = {}
+        self._known: set[TopicPartition] = set()
+
+    def look(self, partition: TopicPartition, batch: RecordBatch) -> None:
+        """Take records of `partition`, keys as bytes, into its sample."""
+        if partition.topic not in self._readers or partition in self._known:
+            return
+        count = self._counts.get(partition.topic, 1)
+        keys, looked_at = self._samples.get(partition, (set(), 0))
+        for key in batch.keys[: _MOST_RECORDS - looked_at]:
+            if key is not None:
+                keys.add(key)
+            if count ** len(keys) >= _LEAST_CHANCES:
+                break
+        enough = count > 1 and count ** len(keys) >= _LEAST_CHANCES
+        if not enough and count > 1 and looked_at + len(batch) < _MOST_RECORDS:
+            self._samples[partition] = keys, looked_at + len(batch)
+            return
+        self._samples.pop(partition, None)
+        self._known.add(partition)
+        if enough and _is_of_crc32(keys, partition.partition, count):
+            self._tell(partition.topic)
+
+    def _tell(self, topic: str) -> None:
+        if (self._application_id, topic) in _told:
+            return
+        _told.add((self._application_id, topic))
+        _log.warning(
+            "%s reads %s, whose keys are in the partitions that CRC32 chooses, the default of librdkafka and "
+            "confluent-kafka. Records of %s meet them in this task, and are in the partitions that Kafka's murmur2 "
+            "chooses: equal keys do not meet, and joins find nothing. Write the topic with "
+            "partitioner=murmur2_random, or repartition what is read from it (docs/partitioners.md).",
+            self._described(self._readers[topic]),
+            topic,
+            self._repartition,
+        )
+
+
+def _is_of_crc32(keys: set[bytes], partition: int, count: int) -> bool:
+    """Return whether CRC32 puts all `keys` into `partition`, and murmur2 does not."""
+    by_crc32 = all(crc32(key) % count == partition for key in keys)
+    return by_crc32 and any(partition_for(key, count) != partition for key in keys)
