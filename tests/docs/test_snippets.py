@@ -92,7 +92,7 @@ def test_the_targets_files_and_extras_of_command_lines_exist() -> None:
                 assert word in targets, page
             if before == "python" and "/" in word:
                 assert (ROOT / word).is_file(), page
-        for extra in re.findall(r"pip install '(?:\.|penstock)\[(\w+)\]'", line):
+        for extra in re.findall(r"pip install '(?:\.|penstock-streams)\[(\w+)\]'", line):
             assert extra in extras, page
 
 
