@@ -35,6 +35,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/coming-from/spark.md": 1,
     "docs/cookbook/joins.md": 10,
     "docs/cookbook/records.md": 14,
+    "docs/cookbook/services.md": 10,
     "docs/cookbook/state.md": 15,
     "docs/cookbook/windows.md": 12,
     "docs/first-papers.md": 2,
