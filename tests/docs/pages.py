@@ -40,6 +40,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/cookbook/windows.md": 12,
     "docs/first-papers.md": 2,
     "docs/guide.md": 6,
+    "docs/index.md": 2,
     "docs/kafka-platform.md": 2,
     "docs/life.md": 3,
     "docs/metrics.md": 1,

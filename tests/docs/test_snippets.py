@@ -31,7 +31,7 @@ _LOADERS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 _FOREIGN: Final = {"py", "java"}
 """Programs of other libraries, which nothing here can run."""
-_LANGUAGES: Final = {*_LOADERS, *_FOREIGN, "python", "sh", "console", "text", "dockerfile", "{toctree}", "{eval-rst}"}
+_LANGUAGES: Final = {*_LOADERS, *_FOREIGN, "python", "sh", "console", "text", "dockerfile", "{toctree}"}
 
 _PENSTOCK: Final = re.compile(r"(?:^|[|;] )penstock ")
 LINES: Final = [(page, line) for page in PAGES for line in command_lines(page)]
