@@ -1,5 +1,6 @@
-// The order of search results: guides that have the words in a title, public names that are the words, titles in the
-// reference (commands, keys, errors), guides that have the words in their text, and then the rest.
+// The order of search results: guides that have the words in a title, the title of the page first; public names that are
+// the words; titles in the reference (commands, keys, errors) and in pages for maintainers; guides that have the words in
+// their text; and then the rest.
 "use strict";
 
 var Scorer = {
@@ -12,12 +13,16 @@ var Scorer = {
   term: 5,
   partialTerm: 2,
 
-  score([page, , , , score, , kind]) {
-    const reference = /^(CHANGELOG|docs\/(api\/.*|commands-reference|configuration|coverage|errors|ui-api))$/.test(page);
-    const titled = kind === "title" || score >= this.title;
+  score([page, title, , , score, , kind]) {
     if (kind === "object" || kind === "index") {
       return (score >= this.objNameMatch - 5 ? 300 : 0) + score;
     }
-    return (reference ? (titled ? 200 : 0) : titled ? 400 : 100) + score;
+    const guide = /^docs\/(?!api\/|commands-reference$|configuration$|coverage$|errors$|first-papers$|ui-api$)/.test(page);
+    if (kind !== "title" && score < this.title) {
+      return (guide ? 100 : 0) + score; // in the text alone
+    }
+    const asked = new URLSearchParams(location.search).get("q").toLowerCase().split(/\s+/);
+    const isPage = asked.some((word) => title.split(" > ")[0].toLowerCase().includes(word));
+    return (guide ? 400 : 200) + (isPage ? 50 : 0) + score;
   },
 };
