@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api commands coming-from lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from lock bootstrap clean
 BIN := .venv/bin
 # Slow tests start a JVM or a group of processes each: a fourth beside them only makes the others wait.
 JOBS ?= $(if $(filter test-slow,$@),3,4)
@@ -65,6 +65,9 @@ errors: bootstrap ## write docs/errors.md: all errors, from their docstrings
 
 api: bootstrap ## write docs/ui-api.md: the JSON of a running application, from its types
 	@exec $(BIN)/python scripts/ui_api.py
+
+api-tables: bootstrap ## write the tables of docs/api: all public names with their first sentences
+	@exec $(BIN)/python scripts/api_tables.py
 
 commands: bootstrap ## write docs/commands-reference.md: all commands, from their help
 	@exec $(BIN)/python scripts/commands.py

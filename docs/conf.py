@@ -55,4 +55,7 @@ linkcheck_timeout, linkcheck_retries = 20, 2  # seconds
 html_theme = "furo"
 html_title = "Penstock"
 html_sourcelink_suffix = ""  # so that links between the Markdown files of the site work
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_search_scorer = str(ROOT / "docs" / "extensions" / "search_scorer.js")
 html_extra_path = ["site-root"]  # sends readers of the root of the site on to docs/index.html

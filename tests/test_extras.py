@@ -15,7 +15,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(monkey
     monkeypatch.delitem(sys.modules, "rocksdict", raising=False)
     missing = ModuleNotFoundError("No module named 'rocksdict'", name="rocksdict")
     said = extras.what_is_missing(missing)
-    assert said == "the package rocksdict, which is not installed: pip install 'penstock[rocksdb]'."
+    assert said == "the package rocksdict, which is not installed: pip install 'penstock-streams[rocksdb]'."
 
 
 def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,7 +28,7 @@ def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.Mon
         extras.load("penstock.host.spark.driver", "penstock.host=spark")
     assert str(caught.value) == (
         "penstock.host=spark needs pyspark.sql.datasource, which the installed pyspark is too old to have: "
-        "pip install --upgrade 'penstock[spark]'."
+        "pip install --upgrade 'penstock-streams[spark]'."
     )
 
 
@@ -45,7 +45,7 @@ def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pyte
     with pytest.raises(ConfigError) as caught:
         streams.start()
     assert str(caught.value) == (
-        "penstock.ui.port needs the package uvicorn, which is not installed: pip install 'penstock[ui]'."
+        "penstock.ui.port needs the package uvicorn, which is not installed: pip install 'penstock-streams[ui]'."
     )
     assert host.calls == []
 

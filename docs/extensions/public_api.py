@@ -1,9 +1,10 @@
 """Shows the public names of Penstock as programs see them, for the pages in docs/api.
 
-The pages list the public names; what stands behind a name and has no page itself is not shown: base classes that only
-share code, whose methods an entry takes over with `inherited-members`, and constructors that only Penstock calls, which
-an entry leaves out with `class-doc-from: class`. The errors are on a page of their own (scripts/errors.py), whose
-headings are their targets.
+The pages list the public names, as directives of autodoc in comments, each followed by a table for readers without the
+site (scripts/api_tables.py). The site has the directives in place of the comments and the tables. What stands behind a
+name and has no page itself is not shown: base classes that only share code, whose methods an entry takes over with
+`inherited-members`, and constructors that only Penstock calls, which an entry leaves out with `class-doc-from: class`.
+The errors are on a page of their own (scripts/errors.py), whose headings are their targets.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from penstock import errors
 
 PAGES: Final = Path(__file__).resolve().parents[1] / "api"
 ERRORS: Final = "docs/errors"
+ENTRIES: Final = re.compile(r"^<!-- entries\n(?P<directives>(?:.*\n)*?)-->\n\n(?P<table>(?:\|.*\n)*)", re.MULTILINE)
+"""The entries of a section in a page, and the table that follows."""
 
 
 def documented() -> Mapping[str, Any]:
@@ -33,6 +36,12 @@ def documented() -> Mapping[str, Any]:
             module, _, name = path.rpartition(".")
             found[path] = getattr(import_module(module), name)
     return found
+
+
+def _show_entries(app: Sphinx, page: str, source: list[str]) -> None:
+    """Show the entries of a page in place of its tables."""
+    if page.startswith("docs/api/"):
+        source[0] = ENTRIES.sub(lambda found: f"```{{eval-rst}}\n{found['directives']}\n```\n", source[0])
 
 
 def _show_documented_bases(app: Sphinx, name: str, obj: Any, options: Any, bases: list[Any]) -> None:
@@ -89,6 +98,7 @@ def _note_errors(app: Sphinx, doctree: nodes.document) -> None:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Connect to the events of autodoc and of the build."""
+    app.connect("source-read", _show_entries)
     app.connect("autodoc-process-bases", _show_documented_bases)
     app.connect("autodoc-process-signature", _adjust_signature)
     app.connect("autodoc-process-docstring", _drop_docstring_of_tuple)

@@ -11,6 +11,9 @@ from typing import Final
 
 from penstock.errors import ConfigError
 
+DISTRIBUTION: Final = "penstock-streams"
+"""What pip installs; on PyPI, `penstock` is another project."""
+
 _EXTRA_OF: Final[Mapping[str, str]] = {
     "pyspark": "spark",
     "py4j": "spark",
@@ -71,7 +74,7 @@ def what_is_missing(error: ModuleNotFoundError, extra: str | None = None) -> str
     missing = error.name or str(error)
     package = missing.partition(".")[0]
     extra = _EXTRA_OF.get(package) if extra is None else extra
-    wanted = package if extra is None else f"penstock[{extra}]"
+    wanted = package if extra is None else f"{DISTRIBUTION}[{extra}]"
     installed = sys.modules.get(package)
     if installed is not None and installed.__file__ is None:  # a namespace, such as google, which others share
         return f"the package {missing}, which is not installed: pip install '{wanted}'."

@@ -37,7 +37,7 @@ def test_the_files_of_a_project(penstock_here: Run, tmp_path: Path) -> None:
     assert load_program(directory / "order_totals.py").configured({})["penstock.host"] == "spark"
     described = tomllib.loads((directory / "pyproject.toml").read_text())["project"]
     assert described["name"] == "order-totals"
-    assert described["dependencies"][0].startswith("penstock[spark]>=")
+    assert described["dependencies"][0].startswith("penstock-streams[spark]>=")
 
 
 def test_its_test_passes_and_it_is_formatted(project: Path) -> None:

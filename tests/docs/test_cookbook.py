@@ -12,9 +12,14 @@ from tests.docs.pages import ROOT, run_and_compare, sections
 
 PAGES = [str(page.relative_to(ROOT)) for page in sorted((ROOT / "docs" / "cookbook").glob("*.md"))]
 RECIPES = [(page, recipe) for page in PAGES for recipe in sections(page)]
+SLOW = ("FastAPI with two replicas", "Parquet, then live")
+"""They wait for groups of consumers, for more than three seconds each."""
 
 
-@pytest.mark.parametrize(("page", "recipe"), RECIPES, ids=[recipe for _, recipe in RECIPES])
+@pytest.mark.parametrize(
+    ("page", "recipe"),
+    [pytest.param(*each, marks=[pytest.mark.slow] if each[1] in SLOW else [], id=each[1]) for each in RECIPES],
+)
 def test_a_recipe_prints_what_the_page_shows(
     page: str, recipe: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

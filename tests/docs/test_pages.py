@@ -21,7 +21,17 @@ from penstock.config_providers import resolved
 from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.serdes import Serdes
 from penstock.testing import MockProcessorContext, TopologyTestDriver
-from tests.docs.pages import BLOCKS, PAGES, ROOT, blocks, converting_orders, given, run_block, run_blocks
+from tests.docs.pages import (
+    BLOCKS,
+    PAGES,
+    ROOT,
+    blocks,
+    converting_orders,
+    given,
+    run_and_compare,
+    run_block,
+    run_blocks,
+)
 
 STRING, JSON, DOUBLE = Serdes.string(), Serdes.json(), Serdes.double()
 SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
@@ -42,6 +52,13 @@ def test_the_site_lists_every_page() -> None:
                 name = line.rpartition("<")[2].rstrip(">")
                 listed.add(ROOT / f"{name[1:]}.md" if name.startswith("/") else page.parent / f"{name}.md")
     assert listed == set(pages), "docs/index.md says which part of the site a page is in"
+
+
+def test_the_first_page_counts_words() -> None:
+    names: dict[str, Any] = {"__name__": "page"}
+    run_and_compare("docs/index.md", 0, names)
+    run_block("docs/index.md", 1, names)
+    assert StreamsConfig(names["config"])["penstock.host"] == "threads"
 
 
 def test_the_readme_counts_words() -> None:

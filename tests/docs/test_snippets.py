@@ -31,7 +31,7 @@ _LOADERS: Final[Mapping[str, Callable[[str], Any]]] = {
 }
 _FOREIGN: Final = {"py", "java"}
 """Programs of other libraries, which nothing here can run."""
-_LANGUAGES: Final = {*_LOADERS, *_FOREIGN, "python", "sh", "console", "text", "dockerfile", "{toctree}", "{eval-rst}"}
+_LANGUAGES: Final = {*_LOADERS, *_FOREIGN, "python", "sh", "console", "text", "dockerfile", "{toctree}"}
 
 _PENSTOCK: Final = re.compile(r"(?:^|[|;] )penstock ")
 LINES: Final = [(page, line) for page in PAGES for line in command_lines(page)]
@@ -92,7 +92,7 @@ def test_the_targets_files_and_extras_of_command_lines_exist() -> None:
                 assert word in targets, page
             if before == "python" and "/" in word:
                 assert (ROOT / word).is_file(), page
-        for extra in re.findall(r"pip install '(?:\.|penstock)\[(\w+)\]'", line):
+        for extra in re.findall(r"pip install '(?:\.|penstock-streams)\[(\w+)\]'", line):
             assert extra in extras, page
 
 

@@ -88,7 +88,7 @@ def test_where_the_package_is_missing_the_extra_is_named(monkeypatch: pytest.Mon
     monkeypatch.delitem(sys.modules, "opentelemetry", raising=False)
     message = (
         r"^penstock\.otel\.enabled needs the package opentelemetry, which is not installed: "
-        r"pip install 'penstock\[otel\]'\.$"
+        r"pip install 'penstock-streams\[otel\]'\.$"
     )
     streams = KafkaStreams(Topology().add_source("source", "in"), {**CONFIG, "penstock.otel.enabled": True})
     with pytest.raises(ConfigError, match=message):

@@ -1,4 +1,4 @@
-"""The oldest Spark that `penstock[spark]` takes runs a word count, joins, windows and restarts, as the newest does."""
+"""The oldest Spark that the extra `spark` takes runs a word count, joins, windows and restarts, as the newest does."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [wheel] = directory.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    [metadata] = site.glob("penstock-*.dist-info")
+    [metadata] = site.glob("penstock_streams-*.dist-info")
     for each in required(Distribution.at(metadata)):
         link(each, site)
     return site
@@ -186,7 +186,7 @@ def test_what_needs_spark_says_how_to_install_it(site: Path, arguments: tuple[st
     files = [str(site / name) for name in names]
     ran = run(site, "-m", "penstock.cli.main", command, *files)
     assert ran.returncode == 1
-    assert "pip install 'penstock[spark]'" in ran.stderr
+    assert "pip install 'penstock-streams[spark]'" in ran.stderr
     assert ("penstock demo --host threads" in ran.stderr) is (command == "demo")
     assert "Traceback" not in ran.stderr
     assert "broker" not in ran.stderr  # it starts none before
@@ -202,7 +202,7 @@ def test_rocksdb_says_how_to_install_it(site: Path) -> None:
     program = "from pathlib import Path; from penstock.config import StreamsConfig; from penstock.state.open import *\n"
     ran = run(site, "-c", f"{program}open_base(ROCKSDB, Path('base'), StreamsConfig({{}}))")
     assert "penstock.state.base=rocksdb needs the package rocksdict" in ran.stderr
-    assert "pip install 'penstock[rocksdb]'" in ran.stderr
+    assert "pip install 'penstock-streams[rocksdb]'" in ran.stderr
 
 
 @pytest.mark.parametrize("extra", ["avro", "protobuf"])
@@ -210,7 +210,7 @@ def test_the_serdes_of_a_schema_registry_say_how_to_install_them(site: Path, ext
     ran = run(site, "-c", f"import penstock.serdes.{extra}")
     *_, told = ran.stderr.splitlines()
     assert told.startswith(f"ModuleNotFoundError: penstock.serdes.{extra} needs the package ")
-    assert told.endswith(f"which is not installed: pip install 'penstock[{extra}]'.")
+    assert told.endswith(f"which is not installed: pip install 'penstock-streams[{extra}]'.")
 
 
 def test_the_packages_of_the_lock_file_agree() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -98,3 +99,45 @@ def test_figures_of_nodes_take_the_place_of_their_kinds() -> None:
     assert [each.get("fill-opacity") for each in rectangles if each.get("fill-opacity")] == ["0.30"]
     assert len({each.get("fill") for each in rectangles}) == 3  # frames, nodes, and the figure
     assert len({each.get("fill") for each in ElementTree.fromstring(plain).iter(f"{SVG}rect")}) > 3
+
+
+def test_sub_topologies_stand_side_by_side_below_what_they_read() -> None:
+    svg = word_count().describe().to_svg()
+    places = dict(zip([text for text in texts(svg) if not text.startswith("Sub-topology")], boxes(svg), strict=True))
+    _, top, _, _ = places["KSTREAM-SOURCE-0000000000"]
+    assert places["counts-repartition-source"][1] == top
+    assert places["lines"][3] < top
+    assert places["counts-repartition"][1] == places["lines"][1]
+    assert max(bottom for *_, bottom in places.values()) < 450  # five nodes and a topic, one below the other
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    """Return the corners of a path of straight lines."""
+    x = y = 0.0
+    found = []
+    for command, numbers in re.findall(r"([MVH])([\d. ]+)", path):
+        *across, last = map(float, numbers.split())
+        x, y = (x, last) if command == "V" else (last, y) if command == "H" else (across[0], last)
+        found.append((x, y))
+    return found
+
+
+def test_lines_between_sub_topologies_cross_neither_titles_nor_nodes() -> None:
+    figures = {0: Figure("54.3/s", 0.5), 1: Figure("325.5/s", 1.0)}
+    svg = word_count().describe().to_svg({"lines": Figure("1", 1.0)}, part_figures=figures)
+    drawn = ElementTree.fromstring(svg)
+    titles = [
+        (float(each.get("x", "")), float(each.get("y", "")) - 10, len(str(each.text)) * 6.6)
+        for each in drawn.iter(f"{SVG}text")
+        if str(each.text).startswith("Sub-topology")
+    ]
+    obstacles = [*((x, y, x + width, y + 12) for x, y, width in titles), *boxes(svg)]
+    paths = [path.get("d", "") for path in drawn.iter(f"{SVG}path") if path.get("marker-end")]
+    lines = [points(path) for path in paths if "C" not in path]
+    assert len(titles) == 2
+    assert len(lines) == 3
+    for line in lines:
+        for (x, y), (other_x, other_y) in pairwise(line):
+            for left, top, right, bottom in obstacles:
+                apart = max(x, other_x) <= left or min(x, other_x) >= right
+                assert apart or max(y, other_y) <= top or min(y, other_y) >= bottom

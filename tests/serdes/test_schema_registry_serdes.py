@@ -127,7 +127,7 @@ import penstock.serdes.{extra}
     *_, told = ran.stderr.splitlines()
     assert told == (
         f"ModuleNotFoundError: penstock.serdes.{extra} needs the package {package}, "
-        f"which is not installed: pip install 'penstock[{extra}]'."
+        f"which is not installed: pip install 'penstock-streams[{extra}]'."
     )
 
 

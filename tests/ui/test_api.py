@@ -203,7 +203,7 @@ def test_errors_are_shown_with_what_was_answered(shown: Shown) -> None:
     def fails(text: str) -> None:
         raise ValueError(text)
 
-    assert shown.json("/api/v1/errors") == {"count": 0, "errors": []}
+    assert shown.json("/api/v1/errors") == {"count": 0, "errors": [], "passed": []}
     for number in range(60):
         with pytest.raises(ValueError, match="no such word") as caught:
             fails(f"no such word {number}")

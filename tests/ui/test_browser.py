@@ -176,3 +176,11 @@ def test_a_browser_draws_a_topology_of_a_thousand_nodes(
     browser.click("#measures [href*='folded']")
     assert browser.evaluate("document.querySelectorAll('figure svg [href*=node]').length") == 0
     assert browser.problems == []
+
+
+def test_the_overview_is_in_one_screen(browser: Browser, serve: Callable[..., tuple[Shown, str]]) -> None:
+    _, address = serve()
+    browser.call("Emulation.setDeviceMetricsOverride", width=1_280, height=800, deviceScaleFactor=1, mobile=False)
+    browser.open(address)
+    browser.wait_for("document.querySelector('.u-wrap') !== null")  # the curves are drawn
+    assert browser.evaluate("document.documentElement.scrollHeight") <= 800

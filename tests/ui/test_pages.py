@@ -21,6 +21,7 @@ from penstock.record import FailedRecord
 from penstock.task.taps import TappedRecord
 from penstock.ui.formatting import duration
 from penstock.ui.markup import Markup, element
+from penstock.ui.topologies import Topologies
 from tests.ui.conftest import Shown
 
 HOSTILE = "<script>alert('1')</script>\"\x00\x1b[31m"
@@ -382,3 +383,15 @@ def test_what_pages_need_is_served(shown: Shown, name: str, kind: str) -> None:
     assert answer.text
     assert answer.headers["cache-control"] == "max-age=86400"  # a page has it when its application ends, too
     assert answer.headers["content-security-policy"].startswith("default-src 'self';")
+
+
+def test_the_page_on_errors_counts_what_a_handler_let_pass(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "Records that a handler let pass since the start: 0." in page(shown, "/errors").text
+    passed = {"topology": "", "name": "KSTREAM-FLATMAPVALUES-0000000001", "reason": "processing", "records": 2}
+    late = {"topology": "", "name": "KSTREAM-AGGREGATE-0000000003", "reason": "late", "records": 7}
+    monkeypatch.setattr(Topologies, "dropped", lambda self: [passed, late])
+    assert shown.json("/api/v1/errors")["passed"] == [passed]
+    text = page(shown, "/errors").text
+    assert "Records that a handler let pass since the start: 2." in text
+    assert "KSTREAM-FLATMAPVALUES-0000000001 2 the node failed, and the processing exception handler continued" in text
+    assert "KSTREAM-AGGREGATE" not in text

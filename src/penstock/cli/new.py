@@ -16,6 +16,7 @@ import penstock
 from penstock.cli.common import AsJson, out, print_json
 from penstock.cli.run import HostName
 from penstock.errors import StreamsError
+from penstock.extras import DISTRIBUTION
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
@@ -132,7 +133,8 @@ _README: Final = """\
 
 ## Test
 
-In an environment that has Penstock. It is not on PyPI: install it from a clone (`pip install PATH`) or from a wheel.
+In an environment that has Penstock: install it from a clone (`pip install PATH`) or from a wheel. Its distribution is
+`$distribution`; `penstock` on PyPI is another project.
 
 ```sh
 pip install -e '.[dev]'
@@ -223,6 +225,7 @@ def _files(name: str, host: HostName) -> dict[str, str]:
         "name": name,
         "module": module,
         "host": host.value,
-        "requirement": f"penstock{extra}>={penstock.__version__}",
+        "distribution": DISTRIBUTION,
+        "requirement": f"{DISTRIBUTION}{extra}>={penstock.__version__}",
     }
     return {Template(path).substitute(values): Template(text).substitute(values) for path, text in _TEMPLATES.items()}

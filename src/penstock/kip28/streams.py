@@ -15,6 +15,7 @@ from penstock.kip28.processors import KafkaProcessor, ProcessorDefLike, adapted,
 from penstock.serdes import Serde
 
 DAY_MS = 24 * 60 * 60 * 1000
+"""A day, in ms."""
 
 
 class KStreamBuilder:

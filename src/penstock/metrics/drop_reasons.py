@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 
 class DropReason(StrEnum):
@@ -28,6 +28,10 @@ class DropReason(StrEnum):
     """It cannot be written, and the handler continues."""
     NO_PARTITION = "no-partition"
     """The partitioner names none."""
+
+
+PASSED: Final = frozenset((DropReason.DESERIALIZATION, DropReason.PROCESSING, DropReason.SERIALIZATION))
+"""Why a handler of exceptions was asked about a record and let it pass."""
 
 
 class Dropped(NamedTuple):

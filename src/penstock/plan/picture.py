@@ -1,8 +1,9 @@
 """Drawings of a graph of boxes in groups: mermaid text, and SVG with its own layout.
 
 What the boxes mean is not known here: `describe.py` makes the graph of a topology. Layout: a group is a block of rows,
-a node one row below the lowest of its parents in the group; blocks stand side by side, each below the loose nodes that
-lead into it. Loose nodes (topics) stand below all that lead to them, else above what they lead to.
+a node one row below the lowest of its parents in the group; blocks stand side by side, below the first row, which has
+the loose nodes (topics) that lead into them. Loose nodes that lead nowhere stand below the blocks that lead to them.
+Lines back up to the first row run between the blocks and above that row, so that they cross neither nodes nor titles.
 """
 
 from __future__ import annotations
@@ -21,6 +22,10 @@ from penstock.notebook import xml_text
 
 _CHARACTER, _LINE, _PADDING, _GAP, _ROW = 7.0, 30.0, 12.0, 24.0, 72.0
 """Pixels: width of a character, height of a box, space inside and between boxes, from row to row."""
+_BESIDE_TITLE = 16
+"""Characters that have room beside a title: its figure, a line, and the figure of a node."""
+_LANES = 5
+"""How many lines run side by side between two groups."""
 
 
 _PLAIN, _STRONG, _FIGURE = "#f6f7f8", "#e8590c", "#9a3412"
@@ -175,14 +180,14 @@ def _layout(graph: Graph) -> dict[str, _Box]:
 def _place_group(graph: Graph, ids: list[str], left: float, boxes: dict[str, _Box]) -> float:
     """Place the nodes of one group from `left` on; returns its right edge."""
     rows = _rows(graph, ids)
-    width = max(_width(graph.nodes[id]) for id in ids)
-    first = _first_row(graph, ids, boxes)
+    beside_title = (len(str(graph.nodes[ids[0]].group)) + _BESIDE_TITLE) * _CHARACTER
+    width = max(beside_title, *(_width(graph.nodes[id]) for id in ids))
     right = left
     for row in range(max(rows.values()) + 1):
         beside = [id for id in ids if rows[id] == row]
         beside.sort(key={id: _middle(graph.neighbours[id], boxes) for id in beside}.__getitem__)
         for column, id in enumerate(beside):
-            boxes[id] = _Box(left + column * (width + _GAP), width, first + row)
+            boxes[id] = _Box(left + column * (width + _GAP), width, 1 + row)
         right = max(right, left + len(beside) * (width + _GAP) - _GAP)
     return right
 
@@ -214,29 +219,23 @@ def _rows(graph: Graph, ids: list[str]) -> dict[str, int]:
     return rows
 
 
-def _first_row(graph: Graph, ids: Iterable[str], boxes: Mapping[str, _Box]) -> int:
-    """Return the row below the loose nodes that lead into a group from groups that have been placed."""
-    own = set(ids)
-    above = {edge.start for edge in graph.edges if edge.end in own and edge.start not in own}
-    written = [boxes[edge.start].row for edge in graph.edges if edge.end in above and edge.start in boxes]
-    groups = {graph.nodes[edge.start].group for edge in graph.edges if edge.end in above and edge.start in boxes}
-    lowest = [box.row for id, box in boxes.items() if graph.nodes[id].group in groups]
-    return max([*written, *lowest, -1]) + 2 if written else 1
-
-
 def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
-    """Place the nodes outside of groups: over the middle of their neighbours, as far right as others leave room."""
+    """Place the nodes outside of groups over the middle of their readers, or else under the middle of their writers, as
+    far right as others leave room."""
     groups = {title: [boxes[id] for id in ids] for title, ids in graph.groups().items()}
-    taken: dict[int, float] = {}
     loose = [id for id, node in graph.nodes.items() if node.group is None]
-    middles = {id: _middle(graph.neighbours[id], boxes) for id in loose}
+    readers: dict[str, list[str]] = {id: [] for id in loose}
+    writers: dict[str, list[str]] = {id: [] for id in loose}
+    for edge in graph.edges:
+        if edge.start in readers:
+            readers[edge.start].append(edge.end)
+        if edge.end in writers:
+            writers[edge.end].append(edge.start)
+    taken: dict[int, float] = {}
+    middles = {id: _middle(readers[id] or writers[id], boxes) for id in loose}
     for id in sorted(loose, key=middles.__getitem__):
-        writers = [edge.start for edge in graph.edges if edge.end == id]
-        readers = [edge.end for edge in graph.edges if edge.start == id]
-        if writers:
-            row = 1 + max(box.row for writer in writers for box in groups[str(graph.nodes[writer].group)])
-        else:
-            row = min(boxes[reader].row for reader in readers) - 1
+        last = max((box.row for each in writers[id] for box in groups[str(graph.nodes[each].group)]), default=0)
+        row = 0 if readers[id] else last + 1
         width = _width(graph.nodes[id])
         x = max(middles[id] - width / 2, taken.get(row, _GAP))
         for group in groups.values():  # from left to right: a row may run through the block of another group
@@ -283,8 +282,19 @@ def svg(
 
     for title, ids in graph.groups().items():
         _draw_group(root, linked, title, [boxes[id] for id in ids], figures.get(title))
+    frames = {title: _frame([boxes[id] for id in ids]) for title, ids in graph.groups().items()}
+    lanes = {end: lane for lane, end in enumerate(dict.fromkeys(edge.end for edge in graph.edges))}
     for edge in graph.edges:
-        _draw_edge(root, boxes[edge.start], boxes[edge.end], edge.dashed)
+        group = graph.nodes[edge.start].group
+        start, end = boxes[edge.start], boxes[edge.end]
+        if group is not None and end.row == 0:
+            line = _line_back(start, end, frames[group].right, lanes[edge.end] % _LANES)
+        elif start.row == 0:
+            title = str(graph.nodes[edge.end].group)
+            line = _line_down(start, end, frames[title].left + _title_width(title, figures.get(title)))
+        else:
+            line = _line(start, end, edge.dashed)
+        _draw_line(root, line, edge.dashed)
     for id, node in graph.nodes.items():
         drawn = linked(id)
         kind, colour = ("plain", _PLAIN) if figures else (node.shape.name.lower(), node.shape.colour)
@@ -313,29 +323,74 @@ _ARROW = {
 }
 
 
+class _Frame(NamedTuple):
+    """The edges of a group."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+def _frame(boxes: list[_Box]) -> _Frame:
+    """Return the frame around the nodes of a group, with a line for its title, above the figures of nodes."""
+    return _Frame(
+        min(box.x for box in boxes) - _PADDING,
+        min(box.y for box in boxes) - 2.5 * _PADDING,
+        max(box.x + box.width for box in boxes) + _PADDING,
+        max(box.y for box in boxes) + _LINE + _PADDING,
+    )
+
+
 def _draw_group(
     root: Element, linked: Callable[[str], Element], title: str, boxes: list[_Box], figure: Figure | None
 ) -> None:
-    left, top = min(box.x for box in boxes) - _PADDING, min(box.y for box in boxes) - 1.5 * _PADDING
-    right, bottom = max(box.x + box.width for box in boxes) + _PADDING, max(box.y for box in boxes) + _LINE + _PADDING
+    left, top, right, bottom = _frame(boxes)
     _rectangle(root, left, top, right - left, bottom - top, _GROUP)
     if figure is not None:
         style = {"fill": _STRONG, "fill-opacity": f"{_GROUP_OPACITY * figure.share:.2f}", "rx": "6"}
         _rectangle(root, left, top, right - left, bottom - top, style)
-    shown = title if figure is None else f"{title}: {figure.text}"
     style = {"fill": "#777", **_class("title")} if figure is None else _FIGURE_TEXT
-    _text(linked(title), left + 6, top + 12, shown, style)
+    _text(linked(title), left + 6, top + 12, _shown_title(title, figure), style)
 
 
-def _draw_edge(root: Element, start: _Box, end: _Box, dashed: bool) -> None:
-    style = {"fill": "none", "stroke": "#555", **_class("line")}
+def _shown_title(title: str, figure: Figure | None) -> str:
+    return title if figure is None else f"{title}: {figure.text}"
+
+
+def _title_width(title: str, figure: Figure | None) -> float:
+    """Return the width of a title with the space at both of its ends."""
+    return 2 * 6 + len(_shown_title(title, figure)) * _CHARACTER
+
+
+def _line(start: _Box, end: _Box, dashed: bool) -> str:
+    """Return the line between two nodes of a group, or from one to a node below its group."""
     if dashed and start.row == end.row:
-        line = f"M{start.x + start.width:.1f} {start.y + _LINE / 2:.1f} H{end.x:.1f}"
-    else:
-        top, bottom = start.y + _LINE, end.y
-        bend = (top + bottom) / 2
-        line = f"M{start.middle:.1f} {top:.1f} C{start.middle:.1f} {bend:.1f} {end.middle:.1f} {bend:.1f}"
-        line += f" {end.middle:.1f} {bottom:.1f}"
+        return f"M{start.x + start.width:.1f} {start.y + _LINE / 2:.1f} H{end.x:.1f}"
+    top, bottom = start.y + _LINE, end.y
+    bend = (top + bottom) / 2
+    curve = f"C{start.middle:.1f} {bend:.1f} {end.middle:.1f} {bend:.1f} {end.middle:.1f} {bottom:.1f}"
+    return f"M{start.middle:.1f} {top:.1f} {curve}"
+
+
+def _line_down(start: _Box, end: _Box, after_title: float) -> str:
+    """Return the line from a node of the first row into a group, between the row and the frames, and past the title."""
+    top = start.y + _LINE
+    x = max(end.middle, min(after_title, end.x + end.width - _PADDING))
+    return f"M{start.middle:.1f} {top:.1f} V{top + _PADDING / 2 - 1:.1f} H{x:.1f} V{end.y:.1f}"
+
+
+def _line_back(start: _Box, end: _Box, right: float, lane: int) -> str:
+    """Return the line from a node up to one of the first row: beside the group, whose edge is `right`, and above the
+    row."""
+    shift = (1 + lane) * _GAP / (1 + _LANES)
+    down, beside, above = start.y + _LINE + _PADDING / 2, right + shift, shift
+    out = f"M{start.middle:.1f} {start.y + _LINE:.1f} V{down:.1f} H{beside:.1f} V{above:.1f}"
+    return f"{out} H{end.middle:.1f} V{end.y:.1f}"
+
+
+def _draw_line(root: Element, line: str, dashed: bool) -> None:
+    style = {"fill": "none", "stroke": "#555", **_class("line")}
     style |= {"stroke-dasharray": "4 3"} if dashed else {"marker-end": "url(#arrow)"}
     SubElement(root, "path", {"d": line, **style})
 

@@ -1,4 +1,4 @@
-"""The serde of Avro with a schema registry, by confluent-kafka's own serializers (`pip install penstock[avro]`)."""
+"""The serde of Avro with a schema registry, by confluent-kafka's own serializers (the extra `avro`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The serde of Protobuf with a schema registry, by confluent-kafka's own serializers (`pip install
-penstock[protobuf]`)."""
+"""The serde of Protobuf with a schema registry, by confluent-kafka's own serializers (the extra `protobuf`)."""
 
 from __future__ import annotations
 

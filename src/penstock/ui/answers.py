@@ -23,6 +23,7 @@ from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperat
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.host.api import State, StoreSize
 from penstock.metrics import Metric, MetricName
+from penstock.metrics.drop_reasons import PASSED
 from penstock.metrics.host_metrics import STREAM_TIME
 from penstock.notebook import xml_text
 from penstock.transfers.redrive import DeadLetter, KeptLetter, RedriveOptions, inspect_letters
@@ -181,7 +182,7 @@ class Answers:
 
     def errors(self) -> Answer:
         """Return the errors that have stopped all tasks: their number since the start, None if another process runs the
-        tasks, and the last ones, the newest first."""
+        tasks, and the last ones, the newest first; and the records that a handler let pass."""
         count, last = self.observer.application.uncaught_errors()
         shown = [
             {
@@ -193,7 +194,9 @@ class Answers:
             }
             for each in reversed(last)
         ]
-        return {"count": None if self._is_watched else count, "errors": shown}
+        is_seen = self.observer.newest.unseen is None
+        passed = [each for each in self.topologies.dropped() if each["reason"] in PASSED] if is_seen else None
+        return {"count": None if self._is_watched else count, "errors": shown, "passed": passed}
 
     @property
     def dead_letter_topic(self) -> str | None:

@@ -173,10 +173,14 @@ class UncaughtError(TypedDict):
 
 
 class Errors(TypedDict):
-    """The errors that stopped all tasks."""
+    """The errors that stopped all tasks, and the records that a handler let pass."""
 
     count: Annotated[int | None, Meta(description="how many since the start; null if another process runs the tasks")]
     errors: Annotated[list[UncaughtError], Meta(description="the last 50, the newest first")]
+    passed: Annotated[
+        list[Dropped] | None,
+        Meta(description="the records that a handler let pass since the start; null if that cannot be seen"),
+    ]
 
 
 class DeadLetters(TypedDict):
@@ -559,9 +563,7 @@ def document() -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "An application of Penstock", "version": penstock.__version__},
-        "paths": {
-            path: {address.method: _operation(path, address, of)} for path, address in ADDRESSES.items()
-        },
+        "paths": {path: {address.method: _operation(path, address, of)} for path, address in ADDRESSES.items()},
         "components": {"schemas": schemas},
     }
 

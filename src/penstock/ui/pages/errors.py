@@ -1,4 +1,4 @@
-"""The errors that stopped all tasks, and the dead letters."""
+"""The errors that stopped all tasks, the records that a handler let pass, and the dead letters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from penstock.ui.answers import Answers
 from penstock.ui.formatting import LONGEST, NONE, number
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.pages.layout import Page, Sections
+from penstock.ui.pages.sections import dropped_table
 from penstock.ui.parameters import Parameters
 from penstock.ui.topologies import Answer
 
@@ -43,7 +44,15 @@ def _errors(answer: Answer) -> Sections:
         if answer["count"] is None
         else f"Errors that have stopped all tasks since the start: {answer['count']}."
     )
-    return {"count": element("p", count), "errors": joined(shown)}
+    passed = [] if answer["passed"] is None else [_passed(answer["passed"])]
+    return {"count": element("p", count), "errors": joined(shown), "passed": joined(passed)}
+
+
+def _passed(passed: list[Answer]) -> Markup:
+    """Return how many records a handler let pass, and where."""
+    total = sum(each["records"] for each in passed)
+    shown = [element("p", f"Records that a handler let pass since the start: {number(total)}.")]
+    return joined([*shown, dropped_table("Records by node", passed, "")] if passed else shown)
 
 
 def _record(record: Answer) -> Markup:

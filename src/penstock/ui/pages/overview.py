@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
-from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import time_text
 from penstock.ui.answers import Answers
 from penstock.ui.formatting import NONE, duration, number, rate
-from penstock.ui.markup import Markup, element, joined, table
+from penstock.ui.markup import Markup, element, joined
 from penstock.ui.pages.curves import FILES, curves
 from penstock.ui.pages.layout import Page, Sections
-from penstock.ui.pages.sections import commits_table, of_topology, state_line
+from penstock.ui.pages.sections import commits_table, dropped_table, state_line
 from penstock.ui.topologies import Answer
-
-_REASONS: Final = {
-    DropReason.NULL_KEY: "without a key",
-    DropReason.NULL_VALUE: "without a value",
-    DropReason.LATE: "too late: its window is closed, or the store no longer retains its time",
-    DropReason.OUT_OF_ORDER: "older than the value that the versioned table has",
-    DropReason.OUTDATED: "an answer to a row that has changed since",
-    DropReason.INVALID_TIMESTAMP: "without a valid timestamp",
-    DropReason.DESERIALIZATION: "not readable, and the deserialization exception handler continued",
-    DropReason.PROCESSING: "the node failed, and the processing exception handler continued",
-    DropReason.SERIALIZATION: "not writable, and the production exception handler continued",
-    DropReason.NO_PARTITION: "the partitioner named no partition",
-}
 
 
 def page(answers: Answers) -> Page:
@@ -61,7 +46,11 @@ def _sections(answer: Answer, curves: Markup) -> Sections:
         ),
         "history": curves,
         "topologies": commits_table(answer),
-        "dropped": joined([] if answer["records_dropped"] is None else [_dropped(answer["dropped"])]),
+        "dropped": joined(
+            []
+            if answer["records_dropped"] is None
+            else [dropped_table("Dropped records", answer["dropped"], "No record dropped.")]
+        ),
         "about": element("p", f"Penstock {answer['version']}, host {answer['host']}.", class_="empty"),
     }
 
@@ -84,11 +73,3 @@ def _stream_time(times: Any) -> tuple[str, str]:
     if times is None:
         return NONE, "the largest timestamp that a task has seen"
     return time_text(times["max_at_ms"]), f"skew {duration(times['skew_ms'])} between the tasks"
-
-
-def _dropped(dropped: Sequence[Answer]) -> Markup:
-    rows = [
-        (of_topology(each["topology"], each["name"]), number(each["records"]), _REASONS[DropReason(each["reason"])])
-        for each in dropped
-    ]
-    return table("Dropped records", ("Node or store", "Records#", "Reason"), rows, "No record dropped.")

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from urllib.parse import urlencode
 
 from penstock.errors import counted
+from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import time_text
 from penstock.ui.formatting import NONE, duration, number
 from penstock.ui.markup import Content, Markup, element, joined, table
 from penstock.ui.observer import KEPT_MS
 from penstock.ui.topologies import Answer
+
+_REASONS: Final = {
+    DropReason.NULL_KEY: "without a key",
+    DropReason.NULL_VALUE: "without a value",
+    DropReason.LATE: "too late: its window is closed, or the store no longer retains its time",
+    DropReason.OUT_OF_ORDER: "older than the value that the versioned table has",
+    DropReason.OUTDATED: "an answer to a row that has changed since",
+    DropReason.INVALID_TIMESTAMP: "without a valid timestamp",
+    DropReason.DESERIALIZATION: "not readable, and the deserialization exception handler continued",
+    DropReason.PROCESSING: "the node failed, and the processing exception handler continued",
+    DropReason.SERIALIZATION: "not writable, and the production exception handler continued",
+    DropReason.NO_PARTITION: "the partitioner named no partition",
+}
 
 
 def heading(topology: str) -> list[Markup]:
@@ -116,3 +131,12 @@ def asking(fields: Sequence[Markup], confirmation: str, button: str) -> Markup:
         action="/control",
         method="post",
     )
+
+
+def dropped_table(caption: str, dropped: Sequence[Answer], empty: str) -> Markup:
+    """Return how many records each node or store has dropped, and why."""
+    rows = [
+        (of_topology(each["topology"], each["name"]), number(each["records"]), _REASONS[DropReason(each["reason"])])
+        for each in dropped
+    ]
+    return table(caption, ("Node or store", "Records#", "Reason"), rows, empty)

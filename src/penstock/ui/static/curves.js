@@ -5,7 +5,7 @@
 {
   const section = document.getElementById("history");
   const dark = matchMedia("(prefers-color-scheme: dark)");
-  const HEIGHT = 180;
+  const HEIGHT = 128;
   let points = null; // as the server sends them: a list for each figure
   let plots = [];
   let loading = false;
