@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from functools import partial
 
-from penstock.client.api import Admin, Fetcher, OffsetAndMetadata
+from penstock.client.api import Admin, Fetcher
 from penstock.clock import Clock
+from penstock.config.offset_reset import EARLIEST
 from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
 from penstock.host.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.crashpoints import crash_point
@@ -18,6 +19,7 @@ from penstock.host.layout import Layout
 from penstock.host.offset_resets import after_truncation, offset_resets, reset_offsets
 from penstock.host.purging import RecordPurge
 from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
+from penstock.host.threads.task_offsets import OffsetsOfTasks, TaskOffsets
 from penstock.host.threads.unread import unread
 from penstock.host.threads.vocabulary import (
     GLOBAL_TASK,
@@ -86,7 +88,7 @@ class StateOpener:
         self._progress: Mapping[TaskId, tuple[int, int]] = {}
         self._opening: TaskId | None = None
         self._cancelled: set[TaskId] = set()
-        self._group = str(layout.config.required("application.id"))
+        self._offsets = OffsetsOfTasks(layout, admin)
         self._resets = offset_resets(layout.topology, layout.config)
 
     def progress(self) -> Mapping[TaskId, tuple[int, int]]:
@@ -110,7 +112,12 @@ class StateOpener:
 
     def opening(self, task: TaskId) -> Generator[None, None, OpenedState]:
         """As `open`, in steps; the state is closed if not all of them are made. A step reads a part of a changelog; one
-        before shows how much there is."""
+        before shows how much there is. The first step asks the brokers for all tasks that are to be opened by then."""
+        if task != GLOBAL_TASK:
+            self._offsets.want(task)
+        return self._steps(task)
+
+    def _steps(self, task: TaskId) -> Generator[None, None, OpenedState]:
         steps = self._open(task)
         try:
             while True:
@@ -126,6 +133,7 @@ class StateOpener:
             steps.close()
             self._opening, self._progress = None, {id: each for id, each in self._progress.items() if id != task}
             self._cancelled.discard(task)
+            self._offsets.forget(task)
 
     def remaining(self, task: TaskId) -> int:
         """Return how many offsets of the changelogs of a task that is being restored remain; of one that begins with a
@@ -152,7 +160,9 @@ class StateOpener:
     def reset(self, partition: TopicPartition) -> int:
         """Return from where `partition` is read that does not have the records at its position; raises StreamsError if
         its offset reset is none."""
-        return self._positions([partition], {})[partition]
+        asked = [partition]
+        begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)
+        return self._positions(TaskOffsets({}, begins, ends, {}))[partition]
 
     def find_unread(self, ends: Mapping[TopicPartition, int]) -> UnreadFound:
         """Return what the group has not committed yet: this thread has a client that knows."""
@@ -169,35 +179,34 @@ class StateOpener:
         spec, changelogs = self._layout.spec(task), self._layout.changelogs(task)
         copy = standby or ChangelogCopy(spec.stores, changelogs, self._layout.config, base)
         copy.continue_with(self._admin.topic_ids({partition.topic for partition in changelogs.values()}))
-        committed = self._admin.committed_offsets(self._group, self._layout.groups[task])
+        offsets = self._offsets.take(task)
+        committed = offsets.committed
         if changelogs:
             check_task(task, committed)
         if self._layout.stateful:
             check_has_state(committed)
-        positions = self._positions(self._layout.groups[task], committed)
-        # only now: what the last owner of the task has written is before the end, since its offsets are stable
-        ends = self._admin.end_offsets(sorted(set(changelogs.values())))
-        ends.update({partition: positions[partition] for partition in ends if partition in positions})
+        positions = self._positions(offsets)
+        ends = {p: positions.get(p, end) for p, end in offsets.changelog_ends.items()}
         yield from self._restore(task, changelogs, copy, ends)
         if changelogs:
             copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
         return OpenedState(base, copy.stamp, positions, checkpoint)
 
-    def _positions(
-        self, partitions: Collection[TopicPartition], committed: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, int]:
-        """Return where `partitions` are read from: a topic of the application itself from its beginning, another one
+    def _positions(self, offsets: TaskOffsets) -> dict[TopicPartition, int]:
+        """Return where the input is read from: a topic of the application itself from its beginning, another one
         without a position, or whose records there are gone, by its offset reset."""
-        asked = list(partitions)
-        begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)
-        found = {p: each.offset for p, each in committed.items()} | after_truncation(
+        committed = offsets.committed
+        kept = {p: each.offset for p, each in committed.items()} | after_truncation(
             self._admin, committed, self._resets
         )
-        known = {p: offset for p, offset in found.items() if offset is not None and begins[p] <= offset}
-        resets = {partition: self._resets[partition.topic] for partition in asked if partition not in known}
-        resets.update({p: "earliest" for p in resets if p.topic in self._layout.topology.repartition_topics})
-        return {**known, **reset_offsets(self._admin, resets, ends, self._clock.milliseconds())}
+        known = {p: offset for p, offset in kept.items() if offset is not None and offsets.begins[p] <= offset}
+        resets = {partition: self._resets[partition.topic] for partition in offsets.begins if partition not in known}
+        own = self._layout.topology.repartition_topics
+        first = {p: offsets.begins[p] for p, reset in resets.items() if reset == EARLIEST or p.topic in own}
+        others = {p: reset for p, reset in resets.items() if p not in first}
+        found = reset_offsets(self._admin, others, offsets.ends, self._clock.milliseconds()) if others else {}
+        return {**known, **first, **found}
 
     def _restore(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator
 from typing import Final
 
@@ -44,6 +45,7 @@ class TaskThreads:
         self._post = post
         self._figures = figures
         self._openings: dict[TaskId, Generator[None, None, v.OpenedState]] = {}
+        self._not_begun: deque[TaskId] = deque()
         self._restoring: QueuedThread[RestoreAction | _Last] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance
         )
@@ -90,7 +92,7 @@ class TaskThreads:
                     self._follow(action)
                 case v.Restore(task):
                     self._openings[task] = self._opener.opening(task)
-                    self._open_on(task)
+                    self._not_begun.append(task)
         except Exception as error:
             self._post(v.Failed(error))
 
@@ -104,11 +106,14 @@ class TaskThreads:
             self._lose_standbys(error)
 
     def _advance(self) -> float | None:
-        """Go on with the restore that has the least to do, so that its task runs while others are restored, or with the
-        standbys if there is none."""
+        """Begin a restore, which finds out how much it has to do, or go on with the one that has the least, so that its
+        task runs while others are restored, or with the standbys if there is none."""
         if not self._openings:
             return self._advance_standbys()
-        self._open_on(min(self._openings, key=self._opener.remaining))
+        if self._not_begun:
+            self._open_on(self._not_begun.popleft())
+        else:
+            self._open_on(min(self._openings, key=self._opener.remaining))
         return 0
 
     def _open_on(self, task: TaskId) -> None:
