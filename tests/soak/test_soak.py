@@ -94,6 +94,7 @@ class Soak:
             "penstock.http.timeout.ms": 5_000,
             "penstock.metrics.prometheus.port": port,
             "penstock.manifests.retained": 10,
+            "windowstore.changelog.additional.retention.ms": 1_000,  # the default keeps windows for a day
             **{f"topic.{key}": value for key, value in _COMPACTED.items()},
         }
 

@@ -201,7 +201,7 @@ def test_a_worker_process_whose_function_does_not_return_is_replaced(
         assert until(lambda: words.counts() == {"a": 2, "b": 3, "hang": 1})
     finally:
         assert host.close(60_000)
-    assert "was killed after max.poll.interval.ms=300000 without progress while it ran task 0_0" in caplog.text
+    assert "is killed: a function of task 0_0 has not returned for max.poll.interval.ms=300000" in caplog.text
     assert "failure" not in listening.told
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
 from penstock.host.threads.vocabulary import Arrived, Ran
@@ -181,6 +182,20 @@ def test_a_task_waits_for_a_partition_of_which_more_is_known_or_nothing_is_known
     run = tasks.next_run(0)
     assert run is not None
     assert (run.records, run.wait.lagging) == ([], set())
+
+
+def test_no_committed_offset_goes_back_to_before_the_end_of_a_transaction() -> None:
+    tasks = manager()
+    arrive(tasks, C, records(1))
+    assert tasks.next_run(0) is not None
+    tasks[SECOND].ran(Ran(SECOND))
+    tasks.reached({C: 2})  # the end of a transaction follows the record
+    assert tasks[SECOND].committable({C: OffsetAndMetadata(1)}) == {C: OffsetAndMetadata(2)}
+    arrive(tasks, C, records(1, start=2))
+    assert tasks[SECOND].committable({C: OffsetAndMetadata(1)}) == {C: OffsetAndMetadata(2)}
+    assert tasks[SECOND].committable({C: OffsetAndMetadata(3)}) == {C: OffsetAndMetadata(3)}
+    tasks[SECOND].reposition(C, 0)  # the records were deleted, with their topic
+    assert tasks[SECOND].committable({C: OffsetAndMetadata(0)}) == {C: OffsetAndMetadata(0)}
 
 
 def test_what_becomes_known_of_ends_while_a_task_is_busy_lets_it_look_again_behind_that() -> None:

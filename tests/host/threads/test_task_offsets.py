@@ -78,6 +78,14 @@ def test_offsets_are_asked_for_again_when_a_task_is_opened_again() -> None:
     assert asked.asked[0] == asked.asked[1]
 
 
+def test_what_was_asked_for_a_task_before_it_is_to_be_opened_is_asked_for_again() -> None:
+    offsets, asked, tasks = start()
+    offsets.take(tasks[0])
+    offsets.want(tasks[1])
+    offsets.take(tasks[1])
+    assert len(asked.asked) == 2
+
+
 def test_an_error_about_one_task_leaves_the_others_alone() -> None:
     broken = TopicPartition("in", 1)
     offsets, _, tasks = start(broken)

@@ -411,7 +411,7 @@ class Instance:
         task = self._tasks.running_reader(partition)
         if task is None:
             return  # it finds out about its positions when it is opened again
-        task.positions[partition] = position
+        task.reposition(partition, position)
         self._tasks.forget_pauses([partition])
         self._do(v.Unfollow(frozenset([partition])))
         self._do(v.Follow({partition: position}))

@@ -110,6 +110,10 @@ class ActiveTask:
         """What waits in the task itself, by partition, of those that have any."""
         self.times: dict[TopicPartition, int] = {}
         """The timestamp of the last record of each partition that has arrived (ms)."""
+        self.most = FIRST_RECORDS
+        """How many records of a partition the next run takes at most."""
+        self._committable: dict[TopicPartition, int] = {}
+        """The offsets that were committable last."""
         self._idle_ms = idle_ms
         self._slice_ns = slice_ms * 1_000_000
         self._looks_again = False
@@ -119,8 +123,6 @@ class ActiveTask:
         self._all_bytes = 0
         self._records: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
         self._weight = 0
-        self._most = FIRST_RECORDS
-        """Records of a partition that the next run takes at most."""
         self._run_is_full = False
         """Whether the last run has taken so many."""
 
@@ -135,11 +137,6 @@ class ActiveTask:
         return self.state is TaskState.RUNNING
 
     @property
-    def most(self) -> int:
-        """How many records of a partition the next run takes at most."""
-        return self._most
-
-    @property
     def topics(self) -> frozenset[str]:
         """The topics that the task reads."""
         return self._topics
@@ -150,7 +147,7 @@ class ActiveTask:
             queue.clear()
         self._bytes, self._all_bytes = dict.fromkeys(self._queues, 0), 0
         self._records, self._weight = dict.fromkeys(self._queues, 0), 0
-        self.positions, self.held, self.times = {}, {}, {}
+        self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
         self.due_ms, self.changed, self._looks_again = None, False, False
         self.is_out = False
 
@@ -214,14 +211,17 @@ class ActiveTask:
     def committable(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that the task commits, each behind everything that has been read without a record that
-        waits."""
-        return {
-            partition: each
-            if self.records(partition)
-            else each._replace(offset=max(each.offset, self.positions[partition]))
-            for partition, each in offsets.items()
-        }
+        """Return the offsets that the task commits. If no record of a partition waits, what has been read of it is
+        committed, even if the task has not seen that; it stays so when more records arrive, and no offset goes back."""
+        read = {p: self._committable.get(p, 0) if self.records(p) else self.positions[p] for p in offsets}
+        committed = {p: each._replace(offset=max(each.offset, read[p])) for p, each in offsets.items()}
+        self._committable = {partition: each.offset for partition, each in committed.items()}
+        return committed
+
+    def reposition(self, partition: TopicPartition, position: int) -> None:
+        """Take that a partition is read from `position` on, as its records there are deleted."""
+        self.positions[partition] = position
+        self._committable.pop(partition, None)
 
     def bytes(self, partition: TopicPartition) -> int:
         """Return about how many bytes of keys and values of `partition` wait, for the task or in it."""
@@ -256,7 +256,7 @@ class ActiveTask:
 
     def is_little(self, records: int) -> bool:
         """Return whether so many records take a small part of a slice of time at most."""
-        return _LITTLE * records <= self._most
+        return _LITTLE * records <= self.most
 
     def has_waiting(self) -> bool:
         """Return whether records wait, for the task or in it."""
@@ -283,13 +283,13 @@ class ActiveTask:
             share: how many records of each partition it may take, None for any number.
             behind: topics of which it waits for more records.
         """
-        most = dict.fromkeys(self._queues, self._most) if share is None else share
+        most = dict.fromkeys(self._queues, self.most) if share is None else share
         records = [
-            (partition, self._take(partition, min(self._most, most[partition])))
+            (partition, self._take(partition, min(self.most, most[partition])))
             for partition, queue in self._queues.items()
             if queue and most[partition] and self._may_take(partition, most_held)
         ]
-        self._run_is_full = any(len(batch) == self._most for _, batch in records)
+        self._run_is_full = any(len(batch) == self.most for _, batch in records)
         self.had_changed = self.changed
         self.busy = self.is_out = self.changed = True
         self._looks_again = False
@@ -309,9 +309,9 @@ class ActiveTask:
         so the first runs of a task, which are slow, do not keep those behind them small."""
         in_a_slice = max(1, records * self._slice_ns // max(nanoseconds, 1))
         if nanoseconds > self._slice_ns:
-            self._most = in_a_slice
+            self.most = in_a_slice
         elif self._run_is_full:
-            self._most = min(2 * self._most, max(self._most, in_a_slice))
+            self.most = min(2 * self.most, max(self.most, in_a_slice))
 
     def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
         """Return what the run has to wait for: partitions of which more is known to be there."""

@@ -47,7 +47,8 @@ class OffsetsOfTasks:
         self._known: dict[TaskId, TaskOffsets] = {}
 
     def want(self, task: TaskId) -> None:
-        """Ask for the offsets of `task` too when the next ones are asked for."""
+        """Ask for the offsets of `task` too when the next ones are asked for; earlier answers are out of date."""
+        self.forget(task)
         self._wanted[task] = None
 
     def take(self, task: TaskId) -> TaskOffsets:

@@ -345,6 +345,8 @@ class Process:
                 self.consumer.paused |= partitions
             case v.ResumeReading(partitions):
                 self.consumer.paused -= partitions
+            case v.Ask(AssertionError() as error):
+                raise error
             case v.Ask(error):
                 is_replaced = isinstance(error, WorkerDiedError) and error.is_first
                 replace = StreamThreadExceptionResponse.REPLACE_THREAD

@@ -25,6 +25,8 @@ from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 
+_log = logging.getLogger(__name__)
+
 _START = """
 import sys
 sys.path[:] = sys.argv[4:]
@@ -197,6 +199,14 @@ class WorkerProcess:
         is_hung = self.is_hung(limit_ms)
         with self._lock:
             if is_hung and not self._has_ended:
+                _log.warning(
+                    "Worker process %d of %s is killed: a function of task %s has not returned for "
+                    "max.poll.interval.ms=%d.",
+                    self.pid,
+                    self._name,
+                    self._unanswered[0].task,
+                    limit_ms,
+                )
                 self._killed_after = f"max.poll.interval.ms={limit_ms} without progress"
                 self._process.kill()
 
