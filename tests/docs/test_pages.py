@@ -19,6 +19,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
 from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
+from penstock.plan.partitioning import partition_for
 from penstock.serdes import Serdes
 from penstock.testing import MockProcessorContext, TopologyTestDriver
 from tests.docs.pages import (
@@ -254,6 +255,22 @@ def test_the_program_of_the_page_on_threads_runs(embedded_broker: BrokerProcess,
         names[name].stream("threads-page").foreach(lambda key, value: None)
         names["streams"].add_named_topology(names[name].build()).all().result()
     assert [each.name() for each in names["streams"].get_all_topologies()] == ["orders", "reports"]
+
+
+def test_the_producer_of_the_page_on_partitioners_places_keys_as_kafka_does(embedded_broker: BrokerProcess) -> None:
+    admin = ConfluentAdmin(StreamsConfig({"bootstrap.servers": embedded_broker.bootstrap_servers}))
+    admin.create_topics([NewTopic("partitioners-page", 8)])
+    admin.close()
+    names: dict[str, Any] = {"__name__": "page"}
+    run_block("docs/partitioners.md", 0, names, {"localhost:9092": embedded_broker.bootstrap_servers})
+    keys = [b"customer-%d" % number for number in range(20)]
+    placed: dict[bytes, int] = {}
+    for key in keys:
+        names["producer"].produce(
+            "partitioners-page", key=key, on_delivery=lambda error, it: placed.update({it.key(): it.partition()})
+        )
+    assert names["producer"].flush(30) == 0
+    assert placed == {key: partition_for(key, 8) for key in keys}
 
 
 def test_the_page_on_kafka_reads_what_is_there(embedded_broker: BrokerProcess) -> None:

@@ -15,7 +15,7 @@ _BEFORE_CAPITALS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 class Shell:
     """What users hold while they write a program: it has no records, and no truth."""
 
-    instead: ClassVar[Mapping[str, str]] = {}
+    _instead: ClassVar[Mapping[str, str]] = {}
     """What to write for an operator that another class of the DSL, or an older Kafka Streams, has: by its name."""
 
     if not TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Shell:
             if name.startswith("_"):
                 raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
             own = _BEFORE_CAPITALS.sub("_", name).lower()
-            write = own if name != own and hasattr(kind, own) else kind.instead.get(own)
+            write = own if name != own and hasattr(kind, own) else kind._instead.get(own)
             if write is None:
                 raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
             raise AttributeError(f"{kind.__name__} has no {name}: write {write}.")

@@ -55,7 +55,7 @@ class KStream(StreamJoins[K, V]):
     A function with the wrong parameters raises TypeError.
     """
 
-    instead: ClassVar[Mapping[str, str]] = {
+    _instead: ClassVar[Mapping[str, str]] = {
         "aggregate": "group_by_key().aggregate(...)",
         "cogroup": "group_by_key().cogroup(...)",
         "count": "group_by_key().count()",

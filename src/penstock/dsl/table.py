@@ -44,7 +44,7 @@ class KTable(TableJoins[K, V]):
     `materialized` gives the table a store that can be queried if it names one; without a name it only sets serdes.
     """
 
-    instead: ClassVar[Mapping[str, str]] = {name: f"to_stream().{name}(...)" for name in _OF_STREAMS}
+    _instead: ClassVar[Mapping[str, str]] = {name: f"to_stream().{name}(...)" for name in _OF_STREAMS}
 
     def __init__(
         self,
