@@ -13,7 +13,7 @@ from uuid import UUID
 import msgspec
 
 from penstock.extras import missing_from
-from penstock.serdes.objects import name_of
+from penstock.serdes.objects import is_model, name_of
 
 try:
     from confluent_kafka.schema_registry import (
@@ -81,13 +81,12 @@ class AvroSerde(SchemaRegistrySerde[T]):
 
     def make_serializer(self) -> Callable[[Any, SerializationContext], Any]:
         """Return confluent-kafka's AvroSerializer."""
-        write = _unchanged if self._schema is None else AvroSchema(self._schema).write
-        config = self._config if self._schema is not None else _checking_by_latest(self.client(), self._config)
-        wanted = self._type
+        schema = None if self._schema is None else AvroSchema(self._schema)
+        config = self._config if schema is not None else _checking_by_latest(self.client(), self._config)
+        write = _writer(self._type, schema)
 
         def to_dict(value: Any, context: Any) -> Any:
-            written = write(value)
-            context.written = written if wanted is None else msgspec.to_builtins(written, builtin_types=_NATIVE)
+            context.written = write(value)
             return context.written
 
         serializer: Callable[[Any, SerializationContext], Any] = AvroSerializer(
@@ -121,6 +120,17 @@ class AvroSerde(SchemaRegistrySerde[T]):
             client, self._schema, lambda value, context: convert(read(own(value))), schema.has_choices
         )
         return deserializer
+
+
+def _writer(type_: Any, schema: AvroSchema | None) -> Callable[[Any], Any]:
+    """Return the function that makes what fastavro writes of a value."""
+    check = _unchanged if schema is None else schema.write
+    if type_ is None:
+        return check
+    if is_model(type_) or has_choices(type_) or (schema is not None and schema.has_choices):
+        # msgspec knows no models, and in a union the class of an object names its branch.
+        return lambda value: msgspec.to_builtins(check(value), builtin_types=_NATIVE)
+    return lambda value: check(msgspec.to_builtins(value, builtin_types=_NATIVE))
 
 
 def _readable(data: bytes | None) -> bytes | None:

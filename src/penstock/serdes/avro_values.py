@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from functools import cached_property, partial
 from numbers import Integral, Number, Real
+from types import NoneType
 from typing import Any
 
 import msgspec
@@ -43,6 +44,8 @@ _WHOLE_NUMBERS: Mapping[str, tuple[int, int, str]] = {
 
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 _NAMED = ("record", "enum", "fixed")
+_UNTOUCHED: Mapping[str, type] = {"double": float, "boolean": bool, "string": str, "bytes": bytes}
+"""The type of which all values are written as they are, by the kind of a schema."""
 
 
 class AvroSchema:
@@ -126,16 +129,26 @@ class AvroSchema:
             case _:
                 return None
 
+    def _untouched(self, schema: Any) -> type:
+        """Return the type whose values the writer of a schema returns unchanged, whatever they are; NoneType, whose
+        value is, if there is no other."""
+        definition = self._definition(schema)
+        kind = self._kind(definition)
+        if kind == "union":
+            not_null = [each for each in definition if self._kind(each) != "null"]
+            return self._untouched(not_null[0]) if len(not_null) == 1 else NoneType
+        return _UNTOUCHED.get(kind, NoneType) if isinstance(kind, str) else self._untouched(kind)
+
     def _writer_of_record(self, record: Any) -> Function:
         name = record["name"]
         if name not in self._writers:
-            fields: dict[str, Function] = {}  # filled below, because a record may contain itself
+            fields: list[tuple[str, type, Function]] = []  # filled below, because a record may contain itself
             known = frozenset(field["name"] for field in record["fields"])
             self._writers[name] = partial(_write_record, name, known, fields)
             for field in record["fields"]:
                 write = self._writer_of(field["type"], f"field {field['name']} of {name}")
                 if write is not None:
-                    fields[field["name"]] = write
+                    fields.append((field["name"], self._untouched(field["type"]), write))
         return self._writers[name]
 
     def _writer_of_union(self, union: list[Any], where: str) -> Function:
@@ -291,7 +304,7 @@ def _has_fields_of(value: Mapping[str, Any], record: Any) -> bool:
     return needed <= value.keys() <= fields
 
 
-def _write_record(name: str, known: frozenset[str], fields: Mapping[str, Function], value: Any) -> Any:
+def _write_record(name: str, known: frozenset[str], fields: list[tuple[str, type, Function]], value: Any) -> Any:
     record = _as_dict(value)
     if record is None:
         raise TypeError(f"expected a record {name}, got {_shown(value)}")
@@ -300,9 +313,9 @@ def _write_record(name: str, known: frozenset[str], fields: Mapping[str, Functio
         if lost:
             raise ValueError(f"{name} has no field {lost[0]!r}, got {_shown(value)}")
     changed = {}
-    for field, write in fields.items():
+    for field, untouched, write in fields:
         part = record.get(field)
-        if part is not None:
+        if part is not None and type(part) is not untouched:
             written = write(part)
             if written is not part:
                 changed[field] = written
@@ -311,14 +324,16 @@ def _write_record(name: str, known: frozenset[str], fields: Mapping[str, Functio
 
 def _as_dict(value: Any) -> Mapping[str, Any] | None:
     """Return a dict, or the fields of an object; None for any other value."""
-    if isinstance(value, Mapping):
+    if type(value) is dict:
         return value
     names = field_names(type(value))
-    return None if names is None else {written: getattr(value, field) for field, written in names.items()}
+    if names is not None:
+        return {written: getattr(value, field) for field, written in names.items()}
+    return value if isinstance(value, Mapping) else None
 
 
 def _write_array(where: str, write: Function | None, value: Any) -> Any:
-    if isinstance(value, str | bytes | bytearray | Mapping):
+    if type(value) is not list and isinstance(value, str | bytes | bytearray | Mapping):
         raise TypeError(f"{where} takes a list, got {_shown(value)}")
     return value if write is None else list(map(write, value))
 
