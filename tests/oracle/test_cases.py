@@ -22,7 +22,7 @@ LEAST_RUN = {
     "cogroup": 61,
     "composite": 11,
     "emit_final": 134,
-    "errors": 83,
+    "errors": 82,
     "foreign_key_join": 51,
     "handlers": 112,
     "naming": 139,
