@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from penstock import Materialized, Serdes, StreamsBuilder, TimeWindows
+from penstock import Materialized, Serdes, Stores, StreamsBuilder, TimeWindows, Topology
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
+from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.memory import MemoryBase
 from penstock.task.changelog_copy import ChangelogCopy
+from penstock.task.stream_task import StreamTask
 
 CHANGELOG = TopicPartition("app-counts-changelog", 2)
 
@@ -28,3 +32,57 @@ def test_a_changelog_of_another_kind_of_store_is_named_with_what_to_do() -> None
     (note,) = caught.value.__notes__
     assert note.startswith(f"Store counts is restored from topic {CHANGELOG.topic}, partition 2, before offset 8.")
     assert note.endswith("give it another name, or start over with penstock reset FILE.")
+
+
+READ = RecordBatch.of(
+    [
+        (b'{ "id" : 1 }', b'{"name": "a"}', 5, 0, ()),
+        (b"no JSON", b"1", 6, 1, ()),
+        (b'{"id":2}', b'{"name":"b"}', 7, 2, ()),
+        (b'{"id": 2}', None, 8, 3, ()),
+        (b'{"id":3}', b"no JSON", 9, 4, ()),
+        (b'{"id": 4}', b"null", 9, 5, ()),
+    ]
+)
+"""Records of other programs, which write JSON with spaces; some cannot be read."""
+
+
+def table() -> Topology:
+    builder = StreamsBuilder()
+    builder.table("in", Materialized.as_("kept"))
+    return builder.build({"topology.optimization": "reuse.ktable.source.topics"})
+
+
+def versioned_table() -> Topology:
+    builder = StreamsBuilder()
+    builder.table("in", Materialized.as_(Stores.persistent_versioned_key_value_store("kept", 1000)))
+    return builder.build({"topology.optimization": "reuse.ktable.source.topics"})
+
+
+@pytest.mark.parametrize("make", [table, versioned_table])
+@pytest.mark.parametrize("format", ["default", "headers"])
+def test_a_store_is_restored_from_its_source_topic_as_the_task_fills_it(
+    make: Callable[[], Topology], format: str
+) -> None:
+    (part,) = make().build("app").subtopologies
+    json = Serdes.json()
+    config = StreamsConfig(
+        {
+            "application.id": "app",
+            "default.key.serde": json,
+            "default.value.serde": json,
+            "dsl.store.format": format,
+            "deserialization.exception.handler": "LogAndContinueExceptionHandler",
+        }
+    )
+    processed, restored = MemoryBase(), MemoryBase()
+    task = StreamTask(part, TaskId(0, 0), config, processed, {"in": 1})
+    task.add_records("in", 0, READ)
+    task.initialize()
+    task.process()
+    task.committed(task.prepare_commit().changes, b"")
+    task.close()
+    copy = ChangelogCopy(part.stores, {"kept": TopicPartition("in", 0)}, config, restored)
+    copy.apply("kept", READ, len(READ))
+    entries = [list(base.view("kept").range(None, None, False)) for base in (processed, restored)]
+    assert entries[0] == entries[1] != []

@@ -10,7 +10,7 @@ from dataclasses import replace
 from penstock.plan.internal_topics import changelog_topic, full_name, repartition_topic
 from penstock.plan.java_collections import hash_order
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, ProcessorSpec, SinkSpec, SourceSpec, SubtopologySpec
-from penstock.state.api import StoreBuilder
+from penstock.state.api import StoreBuilder, StoreSource
 
 
 class QuickUnion:
@@ -115,7 +115,8 @@ def _subtopology(
             for parent in node.parents:
                 children[parent].append(node.name)
         if isinstance(node, ProcessorSpec):
-            connected.update((name, stores[name]) for name in hash_order(node.stores))
+            names = hash_order(node.stores)
+            connected.update((name, _filled(stores[name], store_topics.get(name), nodes)) for name in names)
     finished = tuple(_finished(node, tuple(children[node.name]), full_names, internal_topics) for node in nodes)
     return SubtopologySpec(
         id=id,
@@ -129,6 +130,14 @@ def _subtopology(
             if store.logging or name in store_topics
         },
     )
+
+
+def _filled(store: StoreBuilder, topic: str | None, nodes: Sequence[NodeSpec]) -> StoreBuilder:
+    """Return `store`, which `topic` fills, with how it is read; as it is if its changelog is its own."""
+    for node in nodes:
+        if topic is not None and isinstance(node, SourceSpec) and topic in node.topics:
+            return replace(store, source=StoreSource(topic, node.key_serde, node.value_serde))
+    return store
 
 
 def _finished(

@@ -131,6 +131,16 @@ class KeyValueStore(ReadOnlyKeyValueStore, Protocol):
 
 
 @dataclass(frozen=True)
+class StoreSource:
+    """The topic that fills a store and is its changelog: its records were not written by the store. Serdes of None are
+    the defaults of the configuration."""
+
+    topic: str
+    key_serde: Serde | None = None
+    value_serde: Serde | None = None
+
+
+@dataclass(frozen=True)
 class StoreBuilder:
     """Describes one store so that each task can build its own; plain data, picklable (Kafka class: StoreBuilder).
 
@@ -138,7 +148,8 @@ class StoreBuilder:
     configuration. timestamped: whether values are ValueAndTimestamp. caching, logging: as the user or the DSL set them.
     changelog_config: extra configs of the changelog topic. with_headers: whether headers are kept with values; None,
     for stores of the DSL, is what their supplier says. logs_headers: whether changelog records have the headers of
-    the record that was written, though the store does not keep them.
+    the record that was written, though the store does not keep them. source: for a store whose changelog is the topic
+    that fills it.
     """
 
     supplier: StoreSupplier
@@ -150,6 +161,7 @@ class StoreBuilder:
     changelog_config: Mapping[str, str] = field(default_factory=dict)
     with_headers: bool | None = False
     logs_headers: bool = False
+    source: StoreSource | None = None
 
     def __post_init__(self) -> None:
         if getattr(self.supplier, "name", None) is None:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Final
+from typing import Any, Final
+
+import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
-from penstock.record import NO_TIMESTAMP, RecordBatch
+from penstock.record import NO_TIMESTAMP, RecordBatch, entries_of
 from penstock.serdes import Serde
-from penstock.state.api import Base, BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder
+from penstock.state.api import Base, BaseView, BufferedBytesStore, EngineStore, RecordContext, StoreBuilder, StoreSource
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.change_logging_store import ChangeLog, ChangeLoggingStore, StoreChangeLog
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord, ChangelogValues, changelog_format
@@ -64,6 +66,8 @@ from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindow
 from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
 
 _ORDERED: Final = "ordered"
+_FILLED: Final = (KeyValueBytesStoreSupplier, VersionedBytesStoreSupplier, LruMapBytesStoreSupplier)
+"""Stores whose keys in the topic that fills them are those of their entries."""
 _CHUNK: Final = 20_000
 """Entries that are put in order at a time."""
 
@@ -166,11 +170,16 @@ class _Build:
             store.report_calls(self.observer, scope)
         return store
 
+    @property
+    def changelog_topic(self) -> str:
+        """The topic that serdes are shown, whether or not the store has it."""
+        return f"{self.config['application.id'] or ''}-{self.builder.name}-changelog"
+
     def serdes(self) -> StateSerdes:
         builder = self.builder
         return self._kind_of_serdes()(
             builder.name,
-            f"{self.config['application.id'] or ''}-{builder.name}-changelog",
+            self.changelog_topic,
             store_serde(builder, "key", self.config),
             store_serde(builder, "value", self.config),
             lambda: self.context().headers,
@@ -205,12 +214,15 @@ class _Build:
 def store_serde(builder: StoreBuilder, part: str, config: StreamsConfig) -> Serde:
     """Return the serde of the keys or values ("key" or "value") of the store that `builder` describes; raises
     ConfigError if it is not given and `config` has no default."""
+    return _serde(builder.name, builder.key_serde if part == "key" else builder.value_serde, part, config)
+
+
+def _serde(store: str, given: Serde | None, part: str, config: StreamsConfig) -> Serde:
     defaults = config["default.key.serde"], config["default.value.serde"]
-    given = builder.key_serde if part == "key" else builder.value_serde
     serde: Serde | None = given.with_defaults(*defaults) if given is not None else defaults[part == "value"]
     if serde is None:
         raise ConfigError(
-            f"Store {builder.name!r} has no {part} serde: name one where the store is created, such as "
+            f"Store {store!r} has no {part} serde: name one where the store is created, such as "
             f"Serdes.string(), or set default.{part}.serde."
         )
     return serde.with_defaults(*defaults)
@@ -273,6 +285,8 @@ def restore_store(
     such a store, ConfigError as `build_store`.
     """
     build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
+    if isinstance(builder.supplier, _FILLED) and builder.source is not None:
+        records = _written(build, builder.source, records)
     keys, values = build.format().entries(records)
     if isinstance(builder.supplier, CustomStoreSupplier):  # the user's own store is made when its task is opened
         written = UncommittedStore(view)
@@ -281,6 +295,38 @@ def restore_store(
     store = build_store(builder, config, view, RecordCache(0), _no_context, metadata)
     store.restore(keys, values, records.timestamps)
     return store.changes()
+
+
+def _written(build: _Build, source: StoreSource, records: RecordBatch) -> RecordBatch:
+    """Return records of the topic that fills a store, as its processor writes them: a serde may write other bytes than
+    it has read. Those that cannot be read have been dropped before."""
+    name, config = build.builder.name, build.config
+    read_key, read_value = (
+        _serde(name, source.key_serde, "key", config),
+        _serde(name, source.value_serde, "value", config),
+    )
+    write_key, write_value = (store_serde(build.builder, part, config) for part in ("key", "value"))
+    if (read_key, read_value) == (write_key, write_value) and (
+        write_key.is_canonical_column(entries_of(records.keys))
+        and write_value.is_readable_column(entries_of(records.values))
+    ):
+        return records
+    keys: list[Any] = []
+    values: list[Any] = []
+    kept: list[int] = []
+    for row, (data, value_data) in enumerate(zip(records.keys, records.values, strict=True)):
+        headers = records.headers_at(row)
+        try:
+            key = read_key.deserialize(source.topic, data, headers)
+            value = None if value_data is None else read_value.deserialize(source.topic, value_data, headers)
+        except Exception:  # whatever a serde raises: the handler of the task let it pass
+            continue
+        if key is not None:
+            keys.append(write_key.serialize(build.changelog_topic, key, headers))
+            values.append(None if value is None else write_value.serialize(build.changelog_topic, value, headers))
+            kept.append(row)
+    rows = records.take(np.array(kept, np.int64))
+    return RecordBatch(keys, values, rows.timestamps, rows.offsets, rows.headers)
 
 
 def changelog_records(
