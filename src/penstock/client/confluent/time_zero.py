@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol
+from weakref import WeakMethod
 
 import numpy as np
 import orjson
@@ -69,7 +70,8 @@ class TimeZero:
     Args:
         config: the configuration of the application.
         timeout_ms: the bound (ms) of one call.
-        may_write: waits until brokers have what librdkafka was given; returns whether they have accepted it.
+        may_write: a method of the client that this object belongs to; it waits until brokers have what librdkafka was
+            given, and returns whether they have accepted it.
         written: takes a partition and the offset after the last record that was written.
     """
 
@@ -82,7 +84,7 @@ class TimeZero:
     ) -> None:
         self._config = config
         self._timeout_ms = timeout_ms
-        self._may_write = may_write
+        self._may_write = WeakMethod(may_write)  # a client that is released ends immediately
         self._written = written
         self._writer: RecordWriter | None = None
 
@@ -92,7 +94,8 @@ class TimeZero:
 
     def write(self, output: PartitionBatch) -> Sequence[RefusedRow]:
         """Write `output`; see ByItself. Without what comes before it, each row is held back."""
-        if not self._may_write():
+        may_write = self._may_write()
+        if may_write is None or not may_write():
             return [(row, Code(Code._PURGE_QUEUE)) for row in range(len(output.batch))]
         try:
             return list(_written_rows(self.writer(), output, self._written))
