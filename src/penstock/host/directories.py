@@ -7,22 +7,14 @@ import stat
 from pathlib import Path
 
 from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
 from penstock.private_files import default_directory, private_directory, temporary_directory
 
 _log = logging.getLogger(__name__)
 
 
 def application_path(config: StreamsConfig) -> Path:
-    """Return <state.dir>/<application.id>, which may not be there; raises ConfigError if that is not one directory in
-    `state.dir`."""
-    application_id = str(config.required("application.id"))
-    if "/" in application_id or application_id in (".", ".."):
-        raise ConfigError(
-            f"Invalid value {application_id!r} for configuration application.id: it names a directory in state.dir, "
-            "topics and a consumer group. Use letters, digits, '.', '_' and '-'."
-        )
-    return Path(config["state.dir"]) / application_id
+    """Return <state.dir>/<application.id>, which may not be there. The id has no characters of paths."""
+    return Path(config["state.dir"]) / str(config.required("application.id"))
 
 
 def application_directory(config: StreamsConfig) -> Path:
