@@ -195,8 +195,14 @@ def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
     batch = batch_of(("k", "v", 1))
     batch.timestamps = np.array([-1])
     task.add_records("a", 0, batch)
-    with pytest.raises(StreamsError, match=r"record a-0 at offset 0 has invalid \(negative\) timestamp") as caught:
+    with pytest.raises(StreamsError) as caught:
         task.process()
+    assert str(caught.value) == (
+        "Input record a-0 at offset 0 has invalid (negative) timestamp. Possibly because a pre-0.10 producer client was "
+        "used to write this record to Kafka without embedding a timestamp, or because the input topic was created before "
+        "upgrading the Kafka cluster to 0.10+. Use a different TimestampExtractor to process this data, such as "
+        "log_and_skip_on_invalid_timestamp."
+    )
     assert caught.value.failed_record is not None
     assert caught.value.failed_record[1:] == ("a", 0, 0, "'k'", "'v'")
 
