@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
+from typer.core import TyperGroup
 
 from penstock.broker.process import BrokerProcess
 from penstock.cli import main as commands
@@ -377,6 +378,15 @@ def test_brokers_are_given_to_every_command_by_the_same_option(name: str) -> Non
     context = commands.command(name).make_context(name, ["x", "-b", "host:1"])
     assert context.params["servers"] == "host:1"
     assert parsed_settings(["bootstrap.servers=other:1"], servers="host:1") == {"bootstrap.servers": "host:1"}
+
+
+@pytest.mark.parametrize("name", ["take", "restore", "drop", "import", "export"])
+def test_brokers_are_given_to_savepoints_as_to_other_commands(name: str) -> None:
+    group = commands.command("savepoint")
+    assert isinstance(group, TyperGroup)
+    arguments = ["x"] if name == "import" else ["x", "y"]
+    context = group.commands[name].make_context(name, [*arguments, "-b", "host:1"])
+    assert context.params["servers"] == "host:1"
 
 
 def test_progress_is_shown_while_the_topics_are_read(capsys: pytest.CaptureFixture[str]) -> None:

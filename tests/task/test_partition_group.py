@@ -198,9 +198,9 @@ def test_a_negative_timestamp_fails_by_default_and_names_the_record() -> None:
     with pytest.raises(StreamsError) as caught:
         task.process()
     assert str(caught.value) == (
-        "Input record a-0 at offset 0 has invalid (negative) timestamp. Possibly because a pre-0.10 producer client was "
-        "used to write this record to Kafka without embedding a timestamp, or because the input topic was created before "
-        "upgrading the Kafka cluster to 0.10+. Use a different TimestampExtractor to process this data, such as "
+        "Input record a-0 at offset 0 has invalid (negative) timestamp. Possibly because a pre-0.10 producer client "
+        "was used to write this record to Kafka without embedding a timestamp, or because the input topic was created "
+        "before upgrading the Kafka cluster to 0.10+. Use a different TimestampExtractor to process this data, such as "
         "log_and_skip_on_invalid_timestamp."
     )
     assert caught.value.failed_record is not None

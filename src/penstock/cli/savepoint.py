@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from penstock import savepoints
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import AsJson, Settings, err, out, parsed_settings, print_json
 from penstock.cli.program import Program, load_program
 from penstock.cli.takeover import taken_over
@@ -29,9 +31,15 @@ Directory = Annotated[str, typer.Argument(metavar="SAVEPOINT", help="The directo
 
 
 @app.command()
-def take(application: Where, savepoint: Directory, as_json: AsJson = False, config: Settings = None) -> None:
+def take(
+    application: Where,
+    savepoint: Directory,
+    as_json: AsJson = False,
+    config: Settings = None,
+    servers: ServersOfProgram = None,
+) -> None:
     """Copy the state of the last commit of an application, running or not."""
-    taken = savepoints.take(_application(application, config), savepoint)
+    taken = savepoints.take(_application(application, parsed_settings(config, servers=servers)), savepoint)
     if as_json:
         print_json(taken)
         return
@@ -53,19 +61,21 @@ def restore(
     ] = None,
     as_json: AsJson = False,
     config: Settings = None,
+    servers: ServersOfProgram = None,
 ) -> None:
     """Create the checkpoint of an application from a savepoint; its next start continues from there."""
     wanted = _partitions(partitions)
+    settings = parsed_settings(config, servers=servers)
     if rescale:
         program = _program(application)
         if program is None:
             raise typer.BadParameter(
                 "needs a program, whose topics give the numbers of partitions", param_hint="--rescale"
             )
-        counts = savepoints.partitions_of_stores(program.topology, program.configured(parsed_settings(config)))
+        counts = savepoints.partitions_of_stores(program.topology, program.configured(settings))
         held = {store.name for store in savepoints.inspect(savepoint).stores if store.in_program}
         wanted = {name: count for name, count in counts.items() if name in held}
-    restored = savepoints.restore(savepoint, _application(application, config), wanted)
+    restored = savepoints.restore(savepoint, _application(application, settings), wanted)
     if as_json:
         print_json(restored)
         return
@@ -121,9 +131,10 @@ def drop(
     store: Annotated[str, typer.Argument(metavar="STORE", help="A store that the program no longer has.")],
     as_json: AsJson = False,
     config: Settings = None,
+    servers: ServersOfProgram = None,
 ) -> None:
     """Delete the state of a store that the program no longer has."""
-    savepoints.drop(_application(application, config), store)
+    savepoints.drop(_application(application, parsed_settings(config, servers=servers)), store)
     if as_json:
         print_json({"dropped": [store]})
         return
@@ -143,13 +154,14 @@ def import_state(
     ] = False,
     as_json: AsJson = False,
     config: Settings = None,
+    servers: ServersOfProgram = None,
 ) -> None:
     """Create the checkpoint of a program from the offsets and changelog topics of a Kafka Streams application; the next
     start continues from there."""
     if not from_kafka:
         raise typer.BadParameter("say where the state is: --from-kafka", param_hint="import")
     program = load_program(file)
-    checked = program.configured(parsed_settings(config))
+    checked = program.configured(parsed_settings(config, servers=servers))
     taken = savepoints.import_from_kafka(program.topology, checked)
     if as_json:
         checkpoint = checked.checkpoint_directory()
@@ -170,12 +182,13 @@ def export_state(
     ] = False,
     as_json: AsJson = False,
     config: Settings = None,
+    servers: ServersOfProgram = None,
 ) -> None:
     """Write the state of a savepoint to Kafka, so that Kafka Streams continues from there."""
     if not to_kafka:
         raise typer.BadParameter("say where to: --to-kafka", param_hint="export")
     program = load_program(file)
-    checked = program.configured(parsed_settings(config))
+    checked = program.configured(parsed_settings(config, servers=servers))
     written = savepoints.export_to_kafka(savepoint, program.topology, checked)
     group = checked["application.id"]
     if as_json:
@@ -189,10 +202,10 @@ def _program(application: str) -> Program | None:
     return load_program(path) if path.is_file() else None
 
 
-def _application(application: str, settings: list[str] | None) -> StreamsConfig | str:
+def _application(application: str, settings: Mapping[str, Any]) -> StreamsConfig | str:
     """Return the configuration of a program, or the directory of a checkpoint."""
     program = _program(application)
-    return application if program is None else program.configured(parsed_settings(settings))
+    return application if program is None else program.configured(settings)
 
 
 def _partitions(texts: list[str] | None) -> int | dict[str, int] | None:

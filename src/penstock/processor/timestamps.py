@@ -25,8 +25,8 @@ def fail_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> in
         raise StreamsError(
             f"Input record {record.topic}-{record.partition} at offset {record.offset} has invalid (negative) "
             "timestamp. Possibly because a pre-0.10 producer client was used to write this record to Kafka without "
-            "embedding a timestamp, or because the input topic was created before upgrading the Kafka cluster to 0.10+. "
-            "Use a different TimestampExtractor to process this data, such as log_and_skip_on_invalid_timestamp."
+            "embedding a timestamp, or because the input topic was created before upgrading the Kafka cluster to "
+            "0.10+. Use a different TimestampExtractor to process this data, such as log_and_skip_on_invalid_timestamp."
         )
     return record.timestamp
 
