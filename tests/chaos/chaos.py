@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tests.chaos.run import Broker
 from tests.crash.processes import END_SECONDS, MarkedProcesses, Process, kill, spark_home, start_program, victims
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, wait_for
-from tests.support.client_quotas import limit_client
+from tests.support.client_quotas import limited
 from tests.support.loop_disk import LoopDisk
 from tests.support.lossy_proxy import COMMITS, LossyProxy
 
@@ -233,12 +232,11 @@ class Chaos:
 
     def _slow_down(self) -> None:
         """Let producers write little until there is an epoch."""
-        limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
-        limit(deeds.BYTES_A_SECOND)
-        for _ in range(deeds.SLOW_ROUNDS):
-            self._next_round()
-        self._wait_for_epoch()
-        limit(None)
+        producer = f"{self.name}-producer"
+        with limited(self._broker.bootstrap_servers, producer, "producer_byte_rate", deeds.BYTES_A_SECOND):
+            for _ in range(deeds.SLOW_ROUNDS):
+                self._next_round()
+            self._wait_for_epoch()
 
     def _flip_bit(self) -> None:
         """Damage a record until the program ends because of it."""

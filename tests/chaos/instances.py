@@ -15,7 +15,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from penstock.errors import RetriableError, StreamsError
@@ -25,7 +24,7 @@ from penstock.record import TopicPartition
 from tests.chaos import deeds, program, records
 from tests.chaos.run import Broker
 from tests.host.spark.support import SparkRunner
-from tests.support.client_quotas import limit_client
+from tests.support.client_quotas import limited
 from tests.support.lossy_proxy import LossyProxy
 from tests.support.waiting import until
 
@@ -271,13 +270,11 @@ class GroupChaos:
 
     def _slow_down(self) -> None:
         """Let producers write little until there is a commit."""
-        limit = partial(limit_client, self._broker.bootstrap_servers, f"{self.name}-producer", "producer_byte_rate")
-        before = self._written_before()
-        limit(deeds.BYTES_A_SECOND)
-        for _ in range(deeds.SLOW_ROUNDS):
-            self._next_round()
-        self._wait(lambda: self._written() > before)
-        limit(None)
+        before, producer = self._written_before(), f"{self.name}-producer"
+        with limited(self._broker.bootstrap_servers, producer, "producer_byte_rate", deeds.BYTES_A_SECOND):
+            for _ in range(deeds.SLOW_ROUNDS):
+                self._next_round()
+            self._wait(lambda: self._written() > before)
 
     def _flip_bit(self) -> None:
         """Damage a record for each instance that fetches it: one after the other ends, as its tasks go to the next."""

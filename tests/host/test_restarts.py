@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.errors import BrokerNotFoundError, KafkaError
+from penstock.errors import BrokerNotFoundError, CorruptedBaseError, KafkaError
 from penstock.host.restarts import Restarts, TaskTimeout
 
 
@@ -36,6 +36,7 @@ def test_what_brokers_do_not_serve_is_tried_again_until_the_timeout_of_tasks() -
     timeout.succeeded()
     assert timeout.allows(error, 1_600)
     assert not timeout.allows(KafkaError("no right"), 1_601)
+    assert timeout.allows(CorruptedBaseError("/state", "torn"), 1_602)  # it is made again
 
 
 def test_without_a_timeout_the_first_error_is_reported_and_with_one_never_the_first() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError, LockError, TaskCorruptedError
+from penstock.errors import CorruptedBaseError, InvalidStateStoreError, LockError, TaskCorruptedError
 from penstock.metrics.host_metrics import ROCKSDB_PROPERTIES
 from penstock.state.rocksdb import RocksDBBase, RocksDBConfigSetter
 
@@ -54,6 +54,59 @@ def test_two_cannot_have_it_open_and_a_closed_one_says_so(tmp_path: Path) -> Non
     base.close()
     with pytest.raises(InvalidStateStoreError, match="is closed"):
         base.stamp()
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "MANIFEST-*", "*.sst"])
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_database_that_rocksdb_cannot_open_begins_empty(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, is_gone: bool
+) -> None:
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({"s": {b"a": b"1"}}, b"one")
+    base.close()
+    [path] = (tmp_path / "base").glob(name)
+    path.unlink()
+    if not is_gone:
+        path.write_bytes(b"no database")
+    again = RocksDBBase(tmp_path / "base")
+    assert (again.stamp(), entries(again), again.is_damaged) == (None, [], False)
+    assert f"The base {tmp_path / 'base'} is damaged" in caplog.text
+    again.apply({"s": {b"b": b"2"}}, b"two")
+    assert entries(again) == [(b"b", b"2")]
+    again.close()
+
+
+def test_a_damaged_block_is_an_error_of_each_read_that_needs_it(tmp_path: Path) -> None:
+    rows = {b"%05d" % number: b"value %d" % number for number in range(2_000)}
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({"s": dict(rows), "t": {b"a": b"1"}}, b"one")
+    base.close()
+    [path] = (tmp_path / "base").glob("*.sst")
+    blocks = path.read_bytes()
+    place = blocks.index(b"value 1000")
+    path.write_bytes(blocks[:place] + b"V" + blocks[place + 1 :])
+    base = RocksDBBase(tmp_path / "base")
+    view = base.view("s")
+    assert (base.stamp(), view.get(b"00001"), base.is_damaged) == (b"one", b"value 1", False)
+    assert len(list(view.range(b"00000", b"00100", False))) == 100
+    reads: list[Callable[[], object]] = [
+        lambda: view.get(b"01000"),
+        lambda: view.multi_get([b"00001", b"01000"]),
+        lambda: list(view.range(None, None, False)),
+        lambda: list(view.range(None, None, True)),
+        lambda: list(view.range(b"01000", b"01001", False)),
+        lambda: list(view.range(b"01000", b"01001", True)),
+        lambda: base.apply({"s": {b"01000": b"2"}}, b"two"),
+    ]
+    for read in reads:
+        with pytest.raises(CorruptedBaseError, match=str(tmp_path)):
+            read()
+    assert base.is_damaged
+    with pytest.raises(CorruptedBaseError) as caught:
+        list(view.range(None, None, False))
+    base.close()
+    RocksDBBase(tmp_path / "base").close()  # the error keeps nothing open
+    assert caught.value.path == str(tmp_path / "base")
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config import StreamsConfig
-from penstock.errors import RetriableError
+from penstock.errors import CorruptedBaseError, RetriableError
 
 
 class Restarts:
@@ -52,7 +52,8 @@ class Restarts:
 
 
 class TaskTimeout:
-    """For how long an application tries again, without asking anybody, what brokers do not serve (task.timeout.ms)."""
+    """For how long an application tries again, without asking anybody, what brokers do not serve (task.timeout.ms), and
+    what a damaged base prevents, which is made again."""
 
     def __init__(self, timeout_ms: int) -> None:
         """Have no error. timeout_ms: 0 tries nothing again; another value tries once at least."""
@@ -61,7 +62,7 @@ class TaskTimeout:
 
     def allows(self, error: BaseException, now_ms: int) -> bool:
         """Return whether to try again after `error` at `now_ms`; the time begins with the first one."""
-        if not isinstance(error, RetriableError):
+        if not isinstance(error, RetriableError | CorruptedBaseError):
             return False
         until = now_ms + self._timeout_ms if self._until is None else self._until
         is_left = now_ms < until

@@ -300,6 +300,15 @@ class Base(Protocol):
         ...
 
 
+class DiskBase(Base, Protocol):
+    """A base in files."""
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether damage was found in the files since the base was opened: it is to be made again."""
+        ...
+
+
 class BaseSnapshot(Protocol):
     """The committed state of one task as it was when the snapshot was taken, whatever is committed after; may be read
     from several threads."""

@@ -8,13 +8,13 @@ from types import ModuleType
 
 from penstock import extras
 from penstock.config import StreamsConfig
-from penstock.state.api import Base
+from penstock.state.api import DiskBase
 from penstock.state.lmdb import FIRST_MAP_BYTES, LmdbBase
 
 LMDB, ROCKSDB = "lmdb", "rocksdb"
 
 
-def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int = 0) -> Base:
+def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int = 0) -> DiskBase:
     """Open or make the base in the directory `path`.
 
     Args:
@@ -30,7 +30,7 @@ def open_base(kind: str, path: Path, config: StreamsConfig, content_bytes: int =
     """
     if kind == LMDB:  # in a map of twice the content: when a map grows, a rebuild starts over
         return LmdbBase(path, max(FIRST_MAP_BYTES, 4 * content_bytes))
-    base: Base = _rocksdb().RocksDBBase(path, config)
+    base: DiskBase = _rocksdb().RocksDBBase(path, config)
     return base
 
 

@@ -8,12 +8,15 @@ Rules:
   says which. `close` writes all that is in memory.
 - A rebuild fills a new database beside the old one and takes its place.
 - A database stays open as long as an iterator over it lives, so the base ends those that are left when it closes.
+- RocksDB verifies checksums. A database that it finds damaged when it is opened is replaced by an empty one; damage
+  that it finds later is a CorruptedBaseError. An iterator of rocksdict only ends there, so each end is verified.
 - Options are Kafka's; `rocksdb.config.setter` may change them.
 - Open it after a fork, never before.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -26,7 +29,7 @@ import rocksdict
 
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
-from penstock.errors import InvalidStateStoreError, LockError, ProcessorStateError
+from penstock.errors import CorruptedBaseError, InvalidStateStoreError, LockError, ProcessorStateError, StreamsError
 from penstock.metrics.measurements import Measurement
 from penstock.private_files import private_directory
 from penstock.state.api import BaseView, Changes
@@ -40,6 +43,8 @@ BLOCK_BYTES = 4096
 MAX_WRITE_BUFFERS = 3
 BLOOM_FILTER_BITS = 10
 
+_log = logging.getLogger(__name__)
+
 _NANOSECONDS = SystemClock().nanoseconds
 _FIRST_MEASURED = 1_000_000_000
 _MEASURED_EVERY = 10_000_000_000
@@ -49,6 +54,7 @@ _Database = Any
 """A rocksdict.Rdict in raw mode, where keys and values are bytes; its own types are those of all modes."""
 
 _LOCKED = re.compile(r"[Ll]ock (file|hold)")
+_DAMAGED = re.compile(r"^Corruption|No such file or directory")
 
 _Entries = Generator[tuple[bytes, bytes], None, None]
 
@@ -87,14 +93,17 @@ class RocksDBBase:
         self._options = self._make_options()
         self._no_log = rocksdict.WriteOptions()
         self._no_log.disable_wal = True  # type: ignore[method-assign, assignment]  # the stubs say that it is a method
-        self._database: _Database | None = self._open(self._path)
+        self.is_damaged = False
+        """Whether RocksDB has found damage since the base was opened."""
         self._iterators: WeakSet[_Entries] = WeakSet()
         self._numbers: dict[str, bytes] = {}
-        self._read_numbers()
+        self._database: _Database | None = None
+        if not self._is_whole():
+            self._make_again()
 
     def stamp(self) -> bytes | None:
         """Return the stamp of the last commit applied, None if there was none."""
-        stamp: bytes | None = self.database().get(_STAMP)
+        stamp: bytes | None = self.read(_STAMP)
         return stamp
 
     def view(self, store_name: str) -> BaseView:
@@ -179,6 +188,26 @@ class RocksDBBase:
         self._iterators.add(entries)
         return entries
 
+    def read(self, keys: bytes | list[bytes]) -> Any:
+        """Return the value under a key, or a list of those under each; raises CorruptedBaseError."""
+        return self._get(self.database(), keys)
+
+    def verify_end(
+        self, position: Callable[[rocksdict.RdictIter], None], step: Callable[[rocksdict.RdictIter], None]
+    ) -> None:
+        """Raise CorruptedBaseError if damage has ended an iteration. position: sets an iterator to its last entry, if
+        it had any. step: takes it from there to the end."""
+        entries = self.database().iter()
+        try:
+            position(entries)
+            if entries.valid():
+                step(entries)
+            entries.status()
+        except Exception as error:  # rocksdict raises Exception itself
+            raise self._failed("cannot be read", error) from error
+        finally:
+            del entries  # the database is open as long as the frame of an error has it
+
     def number(self, store_name: str) -> bytes | None:
         """Return the two bytes that stand before the keys of a store, None if it never had an entry."""
         self.database()
@@ -186,7 +215,7 @@ class RocksDBBase:
 
     def count(self, number: bytes) -> int:
         """Return how many entries a store has."""
-        return int.from_bytes(self.database().get(_COUNT + number) or b"", "big")
+        return int.from_bytes(self.read(_COUNT + number) or b"", "big")
 
     # ---------- helpers
 
@@ -213,6 +242,26 @@ class RocksDBBase:
             self._setter.set_config(self._path.name, options, self._config)
         return options
 
+    def _is_whole(self) -> bool:
+        """Open the database, and return whether that has found no damage."""
+        try:
+            self._open_with_numbers()
+        except CorruptedBaseError as error:  # whose frames keep iterators, and so the database, until it is handled
+            _log.warning("%s", error)
+        return not self.is_damaged
+
+    def _make_again(self) -> None:
+        if self._database is not None:
+            self._close_database()
+        shutil.rmtree(self._path)
+        self._open_with_numbers()
+        self.is_damaged = False
+
+    def _open_with_numbers(self) -> None:
+        self._database = self._open(self._path)
+        for key, number in self.kept(_forward(self, _NUMBER, after_prefix(_NUMBER))):
+            self._numbers[key[len(_NUMBER) - _STORE_SIZE :].decode()] = number
+
     def _open(self, path: Path) -> _Database:
         try:
             private_directory(path.parent)
@@ -222,12 +271,6 @@ class RocksDBBase:
                 raise LockError(f"The base in {self._path} is already open, here or in another process.") from error
             raise self._failed("cannot be opened", error) from error
 
-    def _read_numbers(self) -> None:
-        for key, number in self.database().items(from_key=_NUMBER):
-            if not key.startswith(_NUMBER):
-                break
-            self._numbers[key[len(_NUMBER) :].decode()] = number
-
     def _apply(self, database: _Database, changes: Changes, stamp: bytes | None) -> None:
         batch = rocksdict.WriteBatch(raw_mode=True)
         for store_name, changed in changes.items():
@@ -236,7 +279,7 @@ class RocksDBBase:
                 number = self._numbers[store_name] = (len(self._numbers) + 1).to_bytes(_STORE_SIZE, "big")
                 batch.put(_NUMBER + store_name.encode(), number)
             keys = [number + key for key in changed]
-            before = database.get(keys) if keys else []
+            before = self._get(database, keys) if keys else []
             for key, value in zip(keys, changed.values(), strict=True):
                 if value is None:
                     batch.delete(key)
@@ -244,11 +287,17 @@ class RocksDBBase:
                     batch.put(key, value)
             grown = len(keys) - sum(value is None for value in changed.values())
             grown -= len(before) - sum(value is None for value in before)
-            count = int.from_bytes(database.get(_COUNT + number) or b"", "big") + grown
+            count = int.from_bytes(self._get(database, _COUNT + number) or b"", "big") + grown
             batch.put(_COUNT + number, count.to_bytes(_COUNT_SIZE, "big"))
         if stamp is not None:
             batch.put(_STAMP, stamp)
         self._write(database, batch)
+
+    def _get(self, database: _Database, keys: bytes | list[bytes]) -> Any:
+        try:
+            return database.get(keys)
+        except Exception as error:  # rocksdict raises Exception itself
+            raise self._failed("cannot be read", error) from error
 
     def _write(self, database: _Database, batch: rocksdict.WriteBatch) -> None:
         try:
@@ -256,7 +305,10 @@ class RocksDBBase:
         except Exception as error:  # rocksdict raises Exception itself
             raise self._failed("cannot be written", error) from error
 
-    def _failed(self, what: str, error: Exception) -> ProcessorStateError:
+    def _failed(self, what: str, error: Exception) -> StreamsError:
+        if _DAMAGED.search(str(error)):
+            self.is_damaged = True
+            return CorruptedBaseError(str(self._path), str(error))
         return ProcessorStateError(
             f"The base in {self._path} {what}: {error}. Is the disk full, or does another process have it open?"
         )
@@ -273,14 +325,14 @@ class _RocksDBView:
         number = self._base.number(self._store_name)
         if number is None:
             return None
-        value: bytes | None = self._base.database().get(number + key)
+        value: bytes | None = self._base.read(number + key)
         return value
 
     def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         number = self._base.number(self._store_name)
         if number is None or not keys:
             return [None] * len(keys)
-        values: list[bytes | None] = self._base.database().get([number + key for key in keys])
+        values: list[bytes | None] = self._base.read([number + key for key in keys])
         return values
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
@@ -289,28 +341,31 @@ class _RocksDBView:
             return iter(())
         first = number + (from_key or b"")
         last = after_prefix(number) if to_key is None else number + to_key
-        database = self._base.database()
-        if reverse:
-            return self._base.kept(_backward(database.items(backwards=True, from_key=last), first, last))
-        return self._base.kept(_forward(database.items(from_key=first), last))
+        return self._base.kept((_backward if reverse else _forward)(self._base, first, last))
 
     def approximate_num_entries(self) -> int:
         number = self._base.number(self._store_name)
         return 0 if number is None else self._base.count(number)
 
 
-def _forward(entries: Iterable[tuple[bytes, bytes]], last: bytes | None) -> _Entries:
+def _forward(base: RocksDBBase, first: bytes, last: bytes | None) -> _Entries:
+    entries, key = base.database().items(from_key=first), first
     yield _BEGUN
     for key, value in entries:
         if last is not None and key >= last:
             return
         yield key[_STORE_SIZE:], value
+    del entries
+    base.verify_end(lambda end: end.seek(key), rocksdict.RdictIter.next)
 
 
-def _backward(entries: Iterable[tuple[bytes, bytes]], first: bytes, last: bytes | None) -> _Entries:
+def _backward(base: RocksDBBase, first: bytes, last: bytes | None) -> _Entries:
+    entries, key = base.database().items(backwards=True, from_key=last), last
     yield _BEGUN
     for key, value in entries:
         if key < first:
             return
         if key != last:  # it begins at the bound, which does not belong to it
             yield key[_STORE_SIZE:], value
+    del entries
+    base.verify_end(lambda end: end.seek_to_last() if key is None else end.seek_for_prev(key), rocksdict.RdictIter.prev)

@@ -164,6 +164,25 @@ def test_a_topology_runs_to_the_end_of_its_inputs_and_goes_on_from_there(words: 
     assert config["cleanup.policy"] == "compact"
 
 
+@pytest.mark.one_broker
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_damaged_copy_of_the_state_is_made_again(
+    words: WordCount, tmp_path: Path, caplog: pytest.LogCaptureFixture, workers: int
+) -> None:
+    words.settings |= {"penstock.state.base": "rocksdb", "num.stream.threads": workers}
+    words.write("a b", "a c")
+    words.run_to_end(words.host())
+    tables = list(tmp_path.rglob("*.sst"))
+    for path in tables:
+        block = path.read_bytes()
+        path.write_bytes(bytes([block[0] ^ 1]) + block[1:])
+    words.write("a", "d")
+    words.run_to_end(words.host())
+    assert words.counts() == {"a": 3, "b": 1, "c": 1, "d": 1}
+    assert len(tables) > 0
+    assert "is damaged: Corruption" in caplog.text
+
+
 def hanging(line: str) -> list[str]:
     """Return the words of a line; one such as hang:PATH does not return the first time."""
     word, _, path = line.partition(":")

@@ -13,7 +13,7 @@ from penstock.client.api import NewTopic
 from tests.host.support import lines
 from tests.host.test_topologies import TEXT
 from tests.host.threads.runner import ThreadsRunner
-from tests.support.client_quotas import limit_client
+from tests.support.client_quotas import limited
 
 RATE, RECORDS, SIZE = 100_000, 350, 1_000
 """What a producer may write in a second, and what it has to write: records and bytes of each."""
@@ -35,7 +35,9 @@ def test_transactions_above_a_quota_are_committed_though_they_last_longer_than_t
     ):
         runner.admin.create_topics([NewTopic(name, 1, 1) for name in ("in", "out")])
         runner.write("in", lines(texts))
-        limit_client(broker.bootstrap_servers, "app-producer", "producer_byte_rate", RATE)
-        with closing(runner.program(builder.build(), runner.config("app", values))) as program:
+        with (
+            limited(broker.bootstrap_servers, "app-producer", "producer_byte_rate", RATE),
+            closing(runner.program(builder.build(), runner.config("app", values))) as program,
+        ):
             program.run_to_end()
         assert [(each.value or b"").decode() for each in runner.read("out")] == texts

@@ -37,7 +37,7 @@ from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import open_private, private_directory
-from penstock.state.api import Base, BaseView, Changes
+from penstock.state.api import Base, BaseView, Changes, DiskBase
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbEntries, LmdbSnapshot, snapshot_of
 from penstock.state.open import LMDB, open_base
@@ -149,10 +149,10 @@ class StateDirectory:
             opened = self._bases[task] = _DirectoryBase(base, directory, partial(self._forget, task))
         return opened
 
-    def _opened(self, path: Path) -> Base:
+    def _opened(self, path: Path) -> DiskBase:
         return open_base(self._config["penstock.state.base"], path, self._config)
 
-    def _opened_part(self, task: TaskId, path: Path) -> Base:
+    def _opened_part(self, task: TaskId, path: Path) -> DiskBase:
         """Open the base of `task` in the shared database, empty if `path` does not say that it can be trusted."""
         base = self._shared_database().base(path.name)
         if not path.is_dir() or [each.name for each in path.iterdir()] != [_PART]:
@@ -329,7 +329,7 @@ class _DirectoryBase:
     """A base in its directory, which it leaves when it is closed (implements Base)."""
 
     def __init__(
-        self, base: Base, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]
+        self, base: DiskBase, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]
     ) -> None:
         self._base = base
         self._directory = directory
@@ -367,7 +367,7 @@ class _DirectoryBase:
         """Release the database and leave the directory; one that is damaged is deleted, so that it is made again."""
         self._base.close()
         self._on_close(self)
-        self._directory.leave(isinstance(self._base, LmdbEntries) and self._base.is_damaged)
+        self._directory.leave(self._base.is_damaged)
 
 
 def _is_task(name: str) -> bool:

@@ -551,8 +551,8 @@ class Ask:
 
 @dataclass(frozen=True)
 class TellRetry:
-    """Tell people that brokers did not serve something, and that it is tried again. task: whose restore is tried again
-    alone, None if all tasks are opened again."""
+    """Tell people that something failed for a reason that passes, and is tried again. task: whose restore is tried
+    again alone, None if all tasks are opened again."""
 
     error: BaseException
     task: TaskId | None = None
