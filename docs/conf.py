@@ -33,7 +33,7 @@ _BEHIND_THE_API = (
     "host.threads.takeover.(Store|Input)",
     "metrics.(SensorReport|measurements.Sampled)",
     r"plan.(picture.Figure|subtopology.\w+)",
-    "state.(api.BufferedBytesStore|table.StoreTable)",
+    "state.(api.(BufferedBytesStore|StoreSource)|table.StoreTable)",
     r"state.(\w+_store.Typed\w+|query.request.InStore)",
     r"state.query.queryable.(\w+StoreType|StateStoreProvider)",
 )
