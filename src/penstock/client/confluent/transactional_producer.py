@@ -45,6 +45,9 @@ from penstock.errors import (
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
+_MOST_REPORTS = 20
+"""How often to look for the report of the record because of which others were not sent."""
+
 _LATE_SECONDS = 1.0
 """How much later than its time-out a call may return."""
 
@@ -277,7 +280,10 @@ class ConfluentTransactionalProducer:
         a poll raises the reason. A poll also brings the reports of records, which may tell more."""
         if self._client is not None and error.code() not in FENCED:
             try:
-                apart(partial(self._client.poll, _REPORT_SECONDS))
+                for _ in range(_MOST_REPORTS):
+                    apart(partial(self._client.poll, _REPORT_SECONDS))
+                    if not self._deliveries.lacks_cause():
+                        break
             except KafkaException as raised:
                 reason: Code = raised.args[0]
                 return reason
