@@ -23,12 +23,14 @@ def in_background(name: str, call: Callable[[], T]) -> Future[T]:
     """
     returned: Future[T] = Future()
     returned.set_running_or_notify_cancel()  # whoever waits may give up; the call goes on
-
-    def run() -> None:
-        try:
-            returned.set_result(call())
-        except BaseException as error:
-            returned.set_exception(error)
-
-    Thread(target=run, name=name, daemon=True).start()
+    Thread(target=_run, args=(returned, call), name=name, daemon=True).start()
     return returned
+
+
+def _run(returned: Future[T], call: Callable[[], T]) -> None:
+    try:
+        returned.set_result(call())
+    except BaseException as error:
+        returned.set_exception(error)
+    finally:
+        del returned, call  # else the error keeps them, by the frame: a reference cycle

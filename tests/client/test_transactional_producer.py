@@ -295,6 +295,7 @@ class _RefusingClient(_StuckClient):
         super().__init__()
         self._delivered = delivered
         self._has_reported = False
+        self._polls = 0
 
     def __len__(self) -> int:
         return 2
@@ -317,6 +318,35 @@ def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(m
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
             producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
+    finally:
+        producer.close()
+
+
+class _LateClient(_RefusingClient):
+    """A client whose transaction has failed: records behind the one that brokers refuse are reported before it."""
+
+    def produce(self, *_: object) -> None:
+        raise KafkaException(KafkaErrorCode(KafkaErrorCode._STATE, "the transaction has failed"))
+
+    def poll(self, timeout: float) -> int:
+        self._polls += 1
+        code = {1: KafkaErrorCode._PURGE_QUEUE, 3: KafkaErrorCode.MSG_SIZE_TOO_LARGE}.get(self._polls)
+        if code is not None:
+            self._delivered(KafkaErrorCode(code, "a report"), _RefusedMessage())
+        return 0
+
+
+def test_a_record_that_is_refused_is_the_cause_though_those_behind_it_are_reported_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def initialized(connection: Connection, *_: object) -> _LateClient:
+        return _LateClient(connection.settings["on_delivery"])
+
+    monkeypatch.setattr(transactions, "initialized", initialized)
+    producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
+    try:
+        with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
+            producer.send([batch(TopicPartition("t", 0), b"v")])
     finally:
         producer.close()
 

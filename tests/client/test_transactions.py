@@ -3,6 +3,7 @@ zombies write nothing."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,6 +123,24 @@ def place_on(bootstrap_servers: str, unique_name: Callable[[str], str], **values
 def place(broker: RunningBroker, unique_name: Callable[[str], str]) -> Iterator[Place]:
     with place_on(broker.bootstrap_servers, unique_name) as made:
         yield made
+
+
+def test_writers_that_fence_each_other_keep_one_client_each(place: Place) -> None:
+    writers = [place.writer(), place.writer()]
+    gc.collect()
+    gc.disable()
+    try:
+        before = producers()
+        for epoch in range(1, 7):
+            assert writers[epoch % 2].write(epoch, "owner", place.output(f"value {epoch}"))
+        assert until(lambda: len(producers()) - len(before) <= 2)
+    finally:
+        gc.enable()
+
+
+def producers() -> list[object]:
+    """Return the producers of librdkafka that there are in this process."""
+    return [each for each in gc.get_objects() if isinstance(each, Producer)]
 
 
 def test_says_whether_brokers_serve_transactions(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

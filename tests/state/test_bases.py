@@ -244,6 +244,15 @@ def test_a_snapshot_stays_as_it_was(tmp_path: Path) -> None:
     base.close()
 
 
+def test_a_snapshot_that_is_let_go_keeps_no_pages(tmp_path: Path) -> None:
+    base = LmdbBase(tmp_path)
+    for number in range(200):
+        base.apply({"s": {b"a": bytes(100_000)}}, b"%d" % number)
+        assert base.snapshot().view("s").get(b"a") == bytes(100_000)
+    base.close()
+    assert (tmp_path / "data.mdb").stat().st_size < 2_000_000  # each commit writes 100 kB
+
+
 def test_a_snapshot_ends_when_the_map_moves_or_the_base_is_closed(tmp_path: Path) -> None:
     base = LmdbBase(tmp_path, SMALL_MAP)
     base.apply({"s": {b"a": b"1"}}, b"one")

@@ -19,7 +19,7 @@ def test_what_is_found_is_what_the_store_has_and_has_not_expired(
     steps: list[tuple[str, bytes, int, int]], max_entries: int, retention: int
 ) -> None:
     stored: dict[bytes, list[Entry]] = {}
-    recent = RecentDuplicates(lambda key: sorted(stored.get(key, [])), max_entries)
+    recent = RecentDuplicates(max_entries)
     clock = 0
     for number, (kind, key, one, other) in enumerate(steps):
         if kind == "put":
@@ -31,7 +31,7 @@ def test_what_is_found_is_what_the_store_has_and_has_not_expired(
             low = max(min(one, other), clock - retention)
             high = max(one, other)
             expected = [entry for entry in sorted(stored.get(key, [])) if low <= entry[0] <= high]
-            assert recent.between(key, low, high) == expected
+            assert recent.between(key, low, high, lambda key: sorted(stored.get(key, []))) == expected
 
 
 def test_a_full_memory_forgets_all_and_reads_again() -> None:
@@ -41,9 +41,9 @@ def test_a_full_memory_forgets_all_and_reads_again() -> None:
         loads.append(key)
         return [(0, number, b"") for number in range(4)]
 
-    recent = RecentDuplicates(load, max_entries=10)
+    recent = RecentDuplicates(max_entries=10)
     for key in (b"a", b"a", b"b", b"c", b"a"):
-        assert len(recent.between(key, 0, 0)) == 4
+        assert len(recent.between(key, 0, 0, load)) == 4
     assert loads == [b"a", b"b", b"c", b"a"]
 
 
@@ -55,11 +55,11 @@ def test_writes_to_one_key_do_not_go_beyond_the_bound() -> None:
         loads.append(key)
         return list(stored)
 
-    recent = RecentDuplicates(load, max_entries=10)
-    assert recent.between(b"a", 0, 0) == []
+    recent = RecentDuplicates(max_entries=10)
+    assert recent.between(b"a", 0, 0, load) == []
     for number in range(25):
         stored.append((0, number, b""))
         recent.add(b"a", stored[-1], oldest=0)
-    assert len(recent.between(b"a", 0, 0)) == 25  # more than may be held: read from the store each time
-    assert len(recent.between(b"a", 0, 0)) == 25
+    assert len(recent.between(b"a", 0, 0, load)) == 25  # more than may be held: read from the store each time
+    assert len(recent.between(b"a", 0, 0, load)) == 25
     assert loads == [b"a", b"a", b"a"]

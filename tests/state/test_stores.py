@@ -3,8 +3,10 @@ dict."""
 
 from __future__ import annotations
 
+import gc
 import logging
 import pickle
+import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +31,7 @@ from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
+TEXT = Serdes.string()
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
 CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
 
@@ -190,6 +193,32 @@ def test_serdes_of_none_are_the_defaults_or_an_error() -> None:
     store = build_store(builder, config, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT, {})
     store.put("a", 5)
     assert store.changes() == {b"a": (5).to_bytes(8, "big")}
+
+
+@pytest.mark.parametrize(
+    "builder",
+    [
+        Stores.timestamped_key_value_store_builder(Stores.persistent_timestamped_key_value_store("s"), TEXT, TEXT),
+        Stores.timestamped_window_store_builder(
+            Stores.persistent_timestamped_window_store("s", 5_000, 1_000, False), TEXT, TEXT
+        ),
+        Stores.window_store_builder(Stores.persistent_window_store("s", 5_000, 1_000, True), TEXT, TEXT),
+        Stores.session_store_builder(Stores.persistent_session_store("s", 5_000), TEXT, TEXT),
+    ],
+    ids=["key value", "window", "duplicates", "session"],
+)
+def test_a_store_that_is_let_go_leaves_its_base_at_once(builder: StoreBuilder) -> None:
+    view = MemoryBase().view("s")
+    held = sys.getrefcount(view)
+    gc.collect()
+    gc.disable()
+    try:
+        built = build_store(builder, CONFIG, view, RecordCache(0), lambda: CONTEXT, {})
+        assert sys.getrefcount(view) > held
+        del built
+        assert sys.getrefcount(view) == held
+    finally:
+        gc.enable()
 
 
 def test_an_unknown_kind_is_refused() -> None:

@@ -23,9 +23,8 @@ Entry = tuple[int, int, bytes]
 class RecentDuplicates:
     """Entries by key, each key's in the order of time and then of their writes."""
 
-    def __init__(self, load: Callable[[bytes], Iterable[Entry]], max_entries: int = MAX_ENTRIES) -> None:
-        """Start empty; `load` reads all entries of a key from the store, in order."""
-        self._load = load
+    def __init__(self, max_entries: int = MAX_ENTRIES) -> None:
+        """Start empty."""
         self._max_entries = max_entries
         self._entries: dict[bytes, list[Entry]] = {}
         self._count = 0
@@ -47,11 +46,14 @@ class RecentDuplicates:
         if self._count > self._max_entries:
             self._forget()
 
-    def between(self, key: bytes, time_from: int, time_to: int) -> list[Entry]:
-        """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order."""
+    def between(
+        self, key: bytes, time_from: int, time_to: int, load: Callable[[bytes], Iterable[Entry]]
+    ) -> list[Entry]:
+        """Return the entries of `key` from `time_from` to `time_to` (ms), both inclusive, in order. load: reads all
+        entries of a key from the store, in order; kept here, it would be a reference cycle, and so would the base."""
         entries = self._entries.get(key)
         if entries is None:
-            entries = list(self._load(key))
+            entries = list(load(key))
             if self._count + len(entries) + 1 > self._max_entries:
                 self._forget()
             if len(entries) < self._max_entries:

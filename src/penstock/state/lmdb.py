@@ -32,6 +32,7 @@ from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar, cast
+from weakref import WeakSet
 
 import lmdb
 
@@ -267,7 +268,7 @@ class LmdbBase(LmdbEntries):
         self._path = Path(path)
         self._process = os.getpid()
         self._reading: lmdb.Transaction | None = None
-        self._snapshots: set[LmdbSnapshot] = set()
+        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # one that nobody reads ends
         self._lock = threading.RLock()  # of the snapshots, which other threads take and close
         try:
             private_directory(self._path)

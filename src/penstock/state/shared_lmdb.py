@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
+from weakref import WeakSet
 
 import lmdb
 
@@ -99,7 +100,7 @@ class SharedLmdbBase(LmdbEntries):
         self._path = path / name
         self._process = os.getpid()
         self._environment = environment
-        self._snapshots: set[LmdbSnapshot] = set()
+        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # one that nobody reads ends
         self._lock = threading.Lock()  # of the snapshots, which other threads take and close
         self._numbers: dict[str, bytes] = {}
         try:

@@ -74,7 +74,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         self._sequence_name, self._logged_name = f"{self._name}/sequence", f"{self._name}/logged_sequence"
         self._sequence = metadata.get(self._sequence_name, 0)
         self._duplicates_log = duplicates_log
-        self._recent = RecentDuplicates(self._all_of)
+        self._recent = RecentDuplicates()
 
     # ---------- what users call
 
@@ -191,7 +191,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         that keep none, the serde of the values is shown none."""
         serialized = self._serialize_key(key)
         oldest = self._uncommitted.oldest_visible
-        found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to)
+        found = self._recent.between(serialized, time_from if time_from > oldest else oldest, time_to, self._all_of)
         deserialize = self._serdes.deserialize_without_headers
         return [(start, deserialize(data)) for start, _, data in found]
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, Message, Producer
 from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection, nothing_to_serve
 from penstock.client.confluent.pace import LAG_SECONDS, PATIENT, Pace, drained_while_taken
-from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_refusal
+from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_held_back, is_refusal
 from penstock.client.confluent.sending import send_accepted
 from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
@@ -23,7 +23,7 @@ from penstock.record import PartitionBatch, TopicPartition
 
 class Deliveries:
     """Keeps the end of each partition after its last delivered record, records that were refused, and the first that
-    was not delivered for another reason; the client refers to it, and it to nobody."""
+    was not delivered for another reason, rather one of its own; the client refers to it, and it to nobody."""
 
     def __init__(self) -> None:
         """Know of nothing."""
@@ -42,7 +42,7 @@ class Deliveries:
         if is_refusal(error):
             if len(self._refused) < MOST_REFUSED:
                 self._refused[message.topic(), message.partition(), message.key(), message.value()] = error
-        elif self._failed is None:
+        elif self._failed is None or is_held_back(self._failed[0]):
             self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
 
     def written(self, partition: TopicPartition, end: int) -> None:
@@ -52,6 +52,10 @@ class Deliveries:
     def has_failed(self) -> bool:
         """Return whether there is a record that was not delivered."""
         return self._failed is not None or bool(self._refused)
+
+    def lacks_cause(self) -> bool:
+        """Return whether there are only records that were not sent because of others, whose reports may come later."""
+        return not self._refused and self._failed is not None and is_held_back(self._failed[0])
 
     def take_ends(self) -> dict[TopicPartition, int]:
         """Give up the ends of the partitions written to since the last time."""

@@ -16,6 +16,7 @@ from typing import Any, NoReturn, TypeVar
 from confluent_kafka import Consumer, KafkaException, Message, Producer, ThrottleEvent
 from confluent_kafka import KafkaError as Code
 
+from penstock.background import in_background
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.failures import (
     CORRUPT_MESSAGE,
@@ -180,7 +181,7 @@ class Connection:
     def take_reports(self) -> None:
         """Take what librdkafka has to report."""
         with suppress(KafkaException):  # a client that cannot go on raises it here, and from the call that failed
-            self.serve(0)
+            apart(partial(self.serve, 0))
 
     def is_refused(self) -> bool:
         """Return whether the login was refused, and is of no use any more; another token may be on its way."""
@@ -284,6 +285,12 @@ def drained(producer: Producer, seconds: float, has_failed: Callable[[], bool] =
     while len(producer) and not has_failed() and (left := deadline - time.monotonic()) > 0:
         producer.flush(min(left, _FLUSH_SECONDS))
     return len(producer)
+
+
+def apart(call: Callable[[], T]) -> T:
+    """Run a call of a client from the handler of an error, in a thread of its own. If it fails there, confluent-kafka
+    keeps the error that is being handled for ever, and with its frames the client, whose sockets and threads stay."""
+    return in_background("penstock-client", call).result()
 
 
 def nothing_to_serve(seconds: float) -> None:

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as Position
 
 from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused, RefusedOutputError
 from penstock.client.confluent.batch_producer import Deliveries
-from penstock.client.confluent.connection import Connection, drained
+from penstock.client.confluent.connection import Connection, apart, drained
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import send_accepted
@@ -46,6 +46,9 @@ from penstock.errors import (
 from penstock.record import PartitionBatch, TopicPartition
 
 _REPORT_SECONDS = 0.1
+_MOST_REPORTS = 20
+"""How often to look for the report of the record because of which others were not sent."""
+
 _LATE_SECONDS = 1.0
 """How much later than its time-out a call may return."""
 
@@ -303,7 +306,10 @@ class ConfluentTransactionalProducer:
         a poll raises the reason. A poll also brings the reports of records, which may tell more."""
         if self._client is not None and error.code() not in FENCED:
             try:
-                self._client.poll(_REPORT_SECONDS)
+                for _ in range(_MOST_REPORTS):
+                    apart(partial(self._client.poll, _REPORT_SECONDS))
+                    if not self._deliveries.lacks_cause():
+                        break
             except KafkaException as raised:
                 reason: Code = raised.args[0]
                 return reason
@@ -316,7 +322,7 @@ class ConfluentTransactionalProducer:
         self._offsets.forget()  # the next transaction may have another epoch
         if client is not None and self._is_open and not self._time_zero.has_written:
             with suppress(KafkaException):
-                until(_ABORT_SECONDS, lambda: client.abort_transaction(_ABORT_SECONDS))
+                apart(partial(until, _ABORT_SECONDS, partial(client.abort_transaction, _ABORT_SECONDS)))
                 self._client = client
         self._is_open = False
         self._deliveries.forget()

@@ -32,7 +32,7 @@ from confluent_kafka import TopicPartition as Position
 from penstock.background import in_background
 from penstock.client.api import GroupCommit, GroupIdentity, OnRefused
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, is_forbidden, passing
+from penstock.client.confluent.connection import RETRY_SECONDS, Connection, apart, is_forbidden, passing
 from penstock.client.confluent.pace import TIMED_OUT, Pace, TransactionTimeout, drained_while_taken
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
@@ -226,7 +226,7 @@ class TransactionalWriter:
                 raise
             except KafkaException as error:
                 with suppress(KafkaException):  # a producer that was fenced has nothing more to tell
-                    producer.poll(_REPORT_SECONDS)
+                    apart(partial(producer.poll, _REPORT_SECONDS))
                 if group_commit is not None and error.args[0].code() in COUNTED_OUT:
                     self._producer = None
                     raise has_members(group_commit.group) from error
@@ -534,16 +534,19 @@ def returning(seconds: float, step: Callable[[], object], throttled_until: Calla
     until when (s, monotonic) brokers make the client wait, a time that does not count."""
     deadline = time.monotonic() + seconds
     future = in_background("penstock-transaction", step)
-    while True:
-        try:
-            future.result(max(deadline - time.monotonic(), 0))
-            return
-        except TimeoutError as error:
-            deadline = throttled_until() + seconds
-            if time.monotonic() >= deadline:
-                raise UnansweredError(
-                    Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
-                ) from error
+    try:
+        while True:
+            try:
+                future.result(max(deadline - time.monotonic(), 0))
+                return
+            except TimeoutError as error:
+                deadline = throttled_until() + seconds
+                if time.monotonic() >= deadline:
+                    raise UnansweredError(
+                        Code(Code._TIMED_OUT, "the request for the offsets of the transaction got no answer")
+                    ) from error
+    finally:
+        del future  # it has the error, whose frames have it: a reference cycle
 
 
 def _throttled_until(connection: Connection, producer: Producer) -> float:
