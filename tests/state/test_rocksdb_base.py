@@ -76,6 +76,24 @@ def test_a_database_that_rocksdb_cannot_open_begins_empty(
     again.close()
 
 
+def test_a_base_that_is_made_again_knows_nothing_of_the_stores_it_had(tmp_path: Path) -> None:
+    base = RocksDBBase(tmp_path / "base")
+    base.apply({f"store {number}": {b"a": b"1"} for number in range(1_000)}, b"one")
+    base.close()
+    [path] = (tmp_path / "base").glob("*.sst")
+    blocks = path.read_bytes()
+    place = len(blocks) // 2  # behind the first numbers of stores
+    path.write_bytes(blocks[:place] + bytes([blocks[place] ^ 1]) + blocks[place + 1 :])
+    again = RocksDBBase(tmp_path / "base")
+    assert again.stamp() is None
+    for name in ("store 0", "store 1"):
+        again.apply({name: {b"b": b"2"}}, b"two")
+    again.close()
+    last = RocksDBBase(tmp_path / "base")
+    assert [entries(last, name) for name in ("store 0", "store 1")] == [[(b"b", b"2")]] * 2
+    last.close()
+
+
 def test_a_damaged_block_is_an_error_of_each_read_that_needs_it(tmp_path: Path) -> None:
     rows = {b"%05d" % number: b"value %d" % number for number in range(2_000)}
     base = RocksDBBase(tmp_path / "base")

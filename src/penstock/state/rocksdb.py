@@ -253,7 +253,8 @@ class RocksDBBase:
     def _make_again(self) -> None:
         if self._database is not None:
             self._close_database()
-        shutil.rmtree(self._path)
+        self._numbers.clear()
+        shutil.rmtree(self._path, ignore_errors=True)
         self._open_with_numbers()
         self.is_damaged = False
 

@@ -206,8 +206,9 @@ class Play:
 def test_lines_of_the_log_say_of_which_task_they_are(play: Play, caplog: pytest.LogCaptureFixture) -> None:
     play.write("a", "log")
     play.instance.run()
-    (line,) = (vars(line) for line in caplog.records if line.name == "words")
-    assert (line["penstock_application"], line["penstock_task"], line["message"]) == ("app", "1_1", "a line")
+    (line,) = (line for line in caplog.records if line.name == "words")
+    marks = vars(line)
+    assert (marks["penstock_application"], marks["penstock_task"], line.getMessage()) == ("app", "1_1", "a line")
 
 
 WORDS = st.lists(st.lists(st.sampled_from("abcd"), max_size=4).map(" ".join), max_size=6)
