@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -37,6 +38,8 @@ _COMMIT_SECONDS = 180.0
 """How long an application may take to commit after a start."""
 _MOST_SECONDS = 3.0
 """How long it lives after that, at most."""
+_NEW_CHECKPOINT = "Start with a new checkpoint"
+"""The remedy in the error of an application on Spark if its topics have lost records that it has processed."""
 _CONFIG: Mapping[str, Mapping[str, object]] = {
     "threads": {"session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "commit.interval.ms": 100},
     "spark": {"penstock.spark.master": "local[2,4]", "penstock.spark.partitions": 2, "penstock.poll.ms": 20},
@@ -66,6 +69,7 @@ class PowerTrial:
         self._disk = disk
         self._broker = BrokerProcess(disk.path / "broker", port=free_port())
         self._application = MarkedProcesses()
+        self._log_bytes = 0
         self._broker.start()
         admin = AdminClient({"bootstrap.servers": self._broker.bootstrap_servers})
         topics = [NewTopic(name, PARTITIONS, 1, config=dict(configs)) for name in ("in", "out")]
@@ -109,8 +113,20 @@ class PowerTrial:
         }
         if self._broker.pid is None:
             self._broker.start()
+        self._log_bytes = len(self._log())
         arguments = [json.dumps(self._config)]
         start_program(Path(power_program.__file__), arguments, environment, self._directory / "application.log")
+
+    def _log(self) -> bytes:
+        path = self._directory / "application.log"
+        return path.read_bytes() if path.exists() else b""
+
+    def _follow_remedy(self) -> None:
+        """Start the application with a new checkpoint if its error asks for it."""
+        if _NEW_CHECKPOINT.encode() in self._log()[self._log_bytes :]:
+            self._application.kill()
+            shutil.rmtree(Path(str(self._config["state.dir"])) / str(self._config["application.id"]))
+            self._start()
 
     def _write_until_commit(self, more_seconds: float) -> None:
         """Write input until the application has committed output, and for some seconds more."""
@@ -121,6 +137,7 @@ class PowerTrial:
         ends: float | None = None
         while ends is None or time.monotonic() < ends:
             self._write(producer)
+            self._follow_remedy()
             if ends is None and _committed(watching) > before:
                 ends = time.monotonic() + more_seconds
             assert time.monotonic() < deadline, self.story("no commit")
