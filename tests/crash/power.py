@@ -34,7 +34,7 @@ FORCED = {"flush.messages": "1"}
 
 _ROOT = Path(__file__).parents[2]
 _LINES_AT_ONCE = 5
-_COMMIT_SECONDS = 180.0
+_COMMIT_SECONDS = 600.0
 """How long an application may take to commit after a start."""
 _MOST_SECONDS = 3.0
 """How long it lives after that, at most."""
