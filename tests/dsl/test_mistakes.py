@@ -246,6 +246,62 @@ b.stream("in").process(P)
 drive()""",
         "P.init must call super().init(context)",
     ),
+    "a test topic whose serde is not called": (
+        """
+b.stream("in")
+with TopologyTestDriver(b.build(), DEFAULTS) as driver:
+    driver.create_input_topic("in", Serdes.string, S) #!""",
+        "Serdes.string()",
+    ),
+    "a serde by its name": ('b.stream("in", Consumed.with_("string", S)) #!', "Serdes.string()"),
+    "configuration before topology": ("KafkaStreams(DEFAULTS, b.build()) #!", "KafkaStreams(topology, config)"),
+    "topology as configuration of a test": (
+        'b.stream("in")\nTopologyTestDriver(b.build(), b.build()) #!',
+        "Expected a dict or a StreamsConfig as configuration",
+    ),
+    "brokers as a list": (
+        'KafkaStreams(b.build(), {"application.id": "a", "bootstrap.servers": ["one:9092", "two:9092"]}) #!',
+        "'one:9092,two:9092'",
+    ),
+    "a text as a length of time": ('TimeWindows.of_size_with_no_grace("5 minutes") #!', "timedelta(minutes=5)"),
+    "float seconds as a length of time": ("TimeWindows.of_size_with_no_grace(1.5) #!", "timedelta(seconds=1.5)"),
+    "windows for a table": (
+        """
+within = JoinWindows.of_time_difference_with_no_grace(10)
+b.stream("in").join(b.table("in2"), lambda one, other: one, within) #!""",
+        "the other side is a KTable: leave them out",
+    ),
+    "a topic as a side of a join": (
+        'b.stream("in").join("in2", lambda one, other: one) #!',
+        "builder.table('in2')",
+    ),
+    "branch() of a stream": ('b.stream("in").branch(lambda k, v: True) #!', "split().branch(predicate)"),
+    "branches as a list": (
+        'one, other = b.stream("in").split().branch(lambda k, v: True) #!',
+        "default_branch() and no_default_branch() return the branches",
+    ),
+    "a supplier of stores as their builder": (
+        'b.add_state_store(Stores.in_memory_key_value_store("s")) #!',
+        "Stores.key_value_store_builder(supplier, key_serde, value_serde)",
+    ),
+    "a function as processor": ('b.stream("in").process(lambda record: record) #!', "write a subclass of Processor"),
+    "process of key and value": (
+        """
+class P(Processor):
+    def process(self, key, value): pass
+b.stream("in").process(P) #!""",
+        "P must define process(self, record): P.process(key, value) does not fit",
+    ),
+    "a clock by its name": (
+        """
+class P(Processor):
+    def init(self, context):
+        context.schedule(timedelta(seconds=1), "wall_clock_time", print) #!
+    def process(self, record): pass
+b.stream("in").process(P)
+drive()""",
+        "Expected PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
+    ),
     "a punctuator without the time": (
         """
 class P(Processor):
@@ -265,6 +321,34 @@ def test_a_mistake_is_told_with_its_line(program: str, says: str, caplog: pytest
     shown = shown_by(f"def f(self, k, v):\n    yield v\n{program}", caplog)
     assert names_line(shown, marked_line(program) + 2), shown
     assert says in shown
+
+
+def test_a_name_of_java_has_one_suggestion(caplog: pytest.LogCaptureFixture) -> None:
+    shown = shown_by('b.stream("in").mapValues(str.upper)', caplog)
+    assert shown.endswith("AttributeError: KStream has no mapValues: write map_values.\n")
+
+
+MISREAD = """
+b.stream("in", Consumed.with_(S, {read})).map_values(lambda v: 7).to("out", Produced.with_(S, {written}))
+with TopologyTestDriver(b.build()) as driver:
+    driver.create_input_topic("in", S, {piped})
+    driver.create_output_topic("out", S, {tested}) #!
+"""
+
+
+def test_a_test_that_reads_numbers_as_texts_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    program = MISREAD.format(read="S", written="L", piped="S", tested="S")
+    shown = shown_by(program, caplog)
+    assert names_line(shown, marked_line(program)), shown
+    assert "StringSerde for the values of topic out" in shown
+    assert "uses LongSerde" in shown
+    piped = shown_by(MISREAD.format(read="Serdes.double()", written="L", piped="L", tested="L"), caplog)
+    assert "LongSerde for the values of topic in" in piped
+
+
+@pytest.mark.parametrize("tested", ["S", "Serdes.bytes()"])
+def test_a_test_may_read_json_as_text_and_all_as_bytes(tested: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert shown_by(MISREAD.format(read="J", written="J", piped="S", tested=tested), caplog) == ""
 
 
 def test_the_flat_operators_take_generators(caplog: pytest.LogCaptureFixture) -> None:
