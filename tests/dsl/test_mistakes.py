@@ -127,6 +127,68 @@ def test_a_function_that_forgets_its_value_is_named_once(program: str, caplog: p
     assert len(warnings) == (2 if "joiner" in warnings[0] else 1)  # each side of a join is a node
 
 
+SHARED = """
+empty = []
+def add(k, v, a):
+    a.append(v)
+    return a
+"""
+
+SHARED_AGGREGATES = {
+    "initializer": f"{GROUPED}.aggregate(lambda: empty, add, Materialized.with_(S, J)) #!",
+    "initializer in windows": f"""
+windowed = {GROUPED}.windowed_by(TimeWindows.of_size_with_no_grace(10))
+windowed.aggregate(lambda: empty, add, Materialized.with_(S, J)) #!""",
+    "initializer in sessions": f"""
+windowed = {GROUPED}.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(10))
+windowed.aggregate(lambda: empty, add, lambda k, one, other: one + other, Materialized.with_(S, J)) #!""",
+    "initializer of a group": f"""
+grouped = {TABLE}.group_by(lambda k, v: (k, v))
+grouped.aggregate(lambda: empty, add, add, Materialized.with_(S, J)) #!""",
+    "initializer of a cogroup": f"{GROUPED}.cogroup(add).aggregate(lambda: empty, Materialized.with_(S, J)) #!",
+}
+
+
+@pytest.mark.parametrize("program", SHARED_AGGREGATES.values(), ids=SHARED_AGGREGATES)
+def test_one_aggregate_for_all_keys_is_named_once(program: str, caplog: pytest.LogCaptureFixture) -> None:
+    program = f"{SHARED}{program}\ndrive([(str(n), 'v') for n in range(4)])"
+    shown_by(program, caplog)
+    (warning,) = caplog.messages
+    assert "returns the same list each time" in warning
+    assert names_line(warning, marked_line(program)), warning
+
+
+def test_one_aggregate_that_stays_as_it_is_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    program = f"empty = []\n{GROUPED}.aggregate(lambda: empty, lambda k, v, a: [*a, v], Materialized.with_(S, J))"
+    assert shown_by(f"{program}\ndrive([(str(n), 'v') for n in range(4)])", caplog) == ""
+
+
+@pytest.mark.parametrize(("kind", "operator"), [("Processor", "process"), ("FixedKeyProcessor", "process_values")])
+def test_a_record_that_is_returned_and_not_forwarded_is_named_once(
+    kind: str, operator: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = f"""
+class P({kind}):
+    def process(self, record): #!
+        return record.with_value("w") if record.value == "v" else None
+b.stream("in").{operator}(P).to("out")
+drive([("k", "u"), ("k", "v"), ("k", "v")])"""
+    shown_by(program, caplog)
+    (warning,) = caplog.messages
+    assert "self.context.forward(record)" in warning
+    assert names_line(warning, marked_line(program)), warning
+
+
+def test_a_processor_that_forwards_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    program = """
+class P(Processor):
+    def process(self, record):
+        return self.context.forward(record)
+b.stream("in").process(P).group_by_key().count(Materialized.as_("s"))
+assert drive([("k", "v")] * 200) == {"k": 200}"""
+    assert shown_by(program, caplog) == ""
+
+
 MEANT = {
     "None after a value": f"{GROUPED}.reduce(lambda a, v: f(v))",
     "None of None": 'b.stream("in").map_values(lambda v: v and f(v)).to("out")',
@@ -291,6 +353,13 @@ class P(Processor):
     def process(self, key, value): pass
 b.stream("in").process(P) #!""",
         "P must define process(self, record): P.process(key, value) does not fit",
+    ),
+    "a generator as process": (
+        """
+class P(Processor):
+    def process(self, record): yield record
+b.stream("in").process(P) #!""",
+        "in place of `yield`",
     ),
     "a clock by its name": (
         """

@@ -169,6 +169,11 @@ def _check_process(processor: Processor | FixedKeyProcessor) -> None:
         raise TypeError(
             f"{name} must define process(self, record): {name}.process{signature} does not fit ({error})."
         ) from None
+    if inspect.isgeneratorfunction(process):
+        raise TypeError(
+            f"{name}.process is a generator function, whose code would not run: send records on with "
+            "self.context.forward(record) in place of `yield`."
+        )
     if inspect.iscoroutinefunction(process):
         raise TypeError(
             f"{name}.process is a coroutine function, which a task would call and never await: write `def`, not "
