@@ -21,7 +21,11 @@ def milliseconds(duration: Duration, name: str) -> int:
     if isinstance(duration, timedelta):
         return duration // _MILLISECOND
     if type(duration) is not int and not _is_whole(duration):
-        raise TypeError(f"Expected {name} as a timedelta or a whole number of milliseconds, got {duration!r}.")
+        example = f"seconds={duration:g}" if isinstance(duration, float) else "minutes=5"
+        raise TypeError(
+            f"Expected {name} as a timedelta or a whole number of milliseconds, got {duration!r}: write "
+            f"timedelta({example}), for example."
+        )
     return duration
 
 

@@ -95,7 +95,8 @@ def test_named_topologies_are_loaded_for_commands_that_take_them(tmp_path: Path)
         ("topologies = {'a': 3}", "must be a dict with the Topology of each name"),
         ("from penstock import Topology\ntopologies = {'a__b': Topology()}", "Invalid name 'a__b' of a topology"),
         ("\n\n1 / 0", r"ZeroDivisionError: division by zero \(line 3\)"),
-        ("\n(", r"SyntaxError: .*\(line 2\)"),
+        ("\n(", r"SyntaxError: '\(' was never closed \(.*program\.py, line 2\)\.$"),
+        ("from .models import X", r"ImportError: .* \(line 1\)\. .*`from models import X`\."),
     ],
 )
 def test_what_is_wrong_with_a_program_is_reported(tmp_path: Path, text: str, told: str) -> None:

@@ -127,6 +127,68 @@ def test_a_function_that_forgets_its_value_is_named_once(program: str, caplog: p
     assert len(warnings) == (2 if "joiner" in warnings[0] else 1)  # each side of a join is a node
 
 
+SHARED = """
+empty = []
+def add(k, v, a):
+    a.append(v)
+    return a
+"""
+
+SHARED_AGGREGATES = {
+    "initializer": f"{GROUPED}.aggregate(lambda: empty, add, Materialized.with_(S, J)) #!",
+    "initializer in windows": f"""
+windowed = {GROUPED}.windowed_by(TimeWindows.of_size_with_no_grace(10))
+windowed.aggregate(lambda: empty, add, Materialized.with_(S, J)) #!""",
+    "initializer in sessions": f"""
+windowed = {GROUPED}.windowed_by(SessionWindows.of_inactivity_gap_with_no_grace(10))
+windowed.aggregate(lambda: empty, add, lambda k, one, other: one + other, Materialized.with_(S, J)) #!""",
+    "initializer of a group": f"""
+grouped = {TABLE}.group_by(lambda k, v: (k, v))
+grouped.aggregate(lambda: empty, add, add, Materialized.with_(S, J)) #!""",
+    "initializer of a cogroup": f"{GROUPED}.cogroup(add).aggregate(lambda: empty, Materialized.with_(S, J)) #!",
+}
+
+
+@pytest.mark.parametrize("program", SHARED_AGGREGATES.values(), ids=SHARED_AGGREGATES)
+def test_one_aggregate_for_all_keys_is_named_once(program: str, caplog: pytest.LogCaptureFixture) -> None:
+    program = f"{SHARED}{program}\ndrive([(str(n), 'v') for n in range(4)])"
+    shown_by(program, caplog)
+    (warning,) = caplog.messages
+    assert "returns the same list each time" in warning
+    assert names_line(warning, marked_line(program)), warning
+
+
+def test_one_aggregate_that_stays_as_it_is_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    program = f"empty = []\n{GROUPED}.aggregate(lambda: empty, lambda k, v, a: [*a, v], Materialized.with_(S, J))"
+    assert shown_by(f"{program}\ndrive([(str(n), 'v') for n in range(4)])", caplog) == ""
+
+
+@pytest.mark.parametrize(("kind", "operator"), [("Processor", "process"), ("FixedKeyProcessor", "process_values")])
+def test_a_record_that_is_returned_and_not_forwarded_is_named_once(
+    kind: str, operator: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = f"""
+class P({kind}):
+    def process(self, record): #!
+        return record.with_value("w") if record.value == "v" else None
+b.stream("in").{operator}(P).to("out")
+drive([("k", "u"), ("k", "v"), ("k", "v")])"""
+    shown_by(program, caplog)
+    (warning,) = caplog.messages
+    assert "self.context.forward(record)" in warning
+    assert names_line(warning, marked_line(program)), warning
+
+
+def test_a_processor_that_forwards_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
+    program = """
+class P(Processor):
+    def process(self, record):
+        return self.context.forward(record)
+b.stream("in").process(P).group_by_key().count(Materialized.as_("s"))
+assert drive([("k", "v")] * 200) == {"k": 200}"""
+    assert shown_by(program, caplog) == ""
+
+
 MEANT = {
     "None after a value": f"{GROUPED}.reduce(lambda a, v: f(v))",
     "None of None": 'b.stream("in").map_values(lambda v: v and f(v)).to("out")',
@@ -246,6 +308,69 @@ b.stream("in").process(P)
 drive()""",
         "P.init must call super().init(context)",
     ),
+    "a test topic whose serde is not called": (
+        """
+b.stream("in")
+with TopologyTestDriver(b.build(), DEFAULTS) as driver:
+    driver.create_input_topic("in", Serdes.string, S) #!""",
+        "Serdes.string()",
+    ),
+    "a serde by its name": ('b.stream("in", Consumed.with_("string", S)) #!', "Serdes.string()"),
+    "configuration before topology": ("KafkaStreams(DEFAULTS, b.build()) #!", "KafkaStreams(topology, config)"),
+    "topology as configuration of a test": (
+        'b.stream("in")\nTopologyTestDriver(b.build(), b.build()) #!',
+        "Expected a dict or a StreamsConfig as configuration",
+    ),
+    "brokers as a list": (
+        'KafkaStreams(b.build(), {"application.id": "a", "bootstrap.servers": ["one:9092", "two:9092"]}) #!',
+        "'one:9092,two:9092'",
+    ),
+    "a text as a length of time": ('TimeWindows.of_size_with_no_grace("5 minutes") #!', "timedelta(minutes=5)"),
+    "float seconds as a length of time": ("TimeWindows.of_size_with_no_grace(1.5) #!", "timedelta(seconds=1.5)"),
+    "windows for a table": (
+        """
+within = JoinWindows.of_time_difference_with_no_grace(10)
+b.stream("in").join(b.table("in2"), lambda one, other: one, within) #!""",
+        "the other side is a KTable: leave them out",
+    ),
+    "a topic as a side of a join": (
+        'b.stream("in").join("in2", lambda one, other: one) #!',
+        "builder.table('in2')",
+    ),
+    "branch() of a stream": ('b.stream("in").branch(lambda k, v: True) #!', "split().branch(predicate)"),
+    "branches as a list": (
+        'one, other = b.stream("in").split().branch(lambda k, v: True) #!',
+        "default_branch() and no_default_branch() return the branches",
+    ),
+    "a supplier of stores as their builder": (
+        'b.add_state_store(Stores.in_memory_key_value_store("s")) #!',
+        "Stores.key_value_store_builder(supplier, key_serde, value_serde)",
+    ),
+    "a function as processor": ('b.stream("in").process(lambda record: record) #!', "write a subclass of Processor"),
+    "process of key and value": (
+        """
+class P(Processor):
+    def process(self, key, value): pass
+b.stream("in").process(P) #!""",
+        "P must define process(self, record): P.process(key, value) does not fit",
+    ),
+    "a generator as process": (
+        """
+class P(Processor):
+    def process(self, record): yield record
+b.stream("in").process(P) #!""",
+        "in place of `yield`",
+    ),
+    "a clock by its name": (
+        """
+class P(Processor):
+    def init(self, context):
+        context.schedule(timedelta(seconds=1), "wall_clock_time", print) #!
+    def process(self, record): pass
+b.stream("in").process(P)
+drive()""",
+        "Expected PunctuationType.STREAM_TIME or PunctuationType.WALL_CLOCK_TIME",
+    ),
     "a punctuator without the time": (
         """
 class P(Processor):
@@ -265,6 +390,34 @@ def test_a_mistake_is_told_with_its_line(program: str, says: str, caplog: pytest
     shown = shown_by(f"def f(self, k, v):\n    yield v\n{program}", caplog)
     assert names_line(shown, marked_line(program) + 2), shown
     assert says in shown
+
+
+def test_a_name_of_java_has_one_suggestion(caplog: pytest.LogCaptureFixture) -> None:
+    shown = shown_by('b.stream("in").mapValues(str.upper)', caplog)
+    assert shown.endswith("AttributeError: KStream has no mapValues: write map_values.\n")
+
+
+MISREAD = """
+b.stream("in", Consumed.with_(S, {read})).map_values(lambda v: 7).to("out", Produced.with_(S, {written}))
+with TopologyTestDriver(b.build()) as driver:
+    driver.create_input_topic("in", S, {piped})
+    driver.create_output_topic("out", S, {tested}) #!
+"""
+
+
+def test_a_test_that_reads_numbers_as_texts_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+    program = MISREAD.format(read="S", written="L", piped="S", tested="S")
+    shown = shown_by(program, caplog)
+    assert names_line(shown, marked_line(program)), shown
+    assert "StringSerde for the values of topic out" in shown
+    assert "uses LongSerde" in shown
+    piped = shown_by(MISREAD.format(read="Serdes.double()", written="L", piped="L", tested="L"), caplog)
+    assert "LongSerde for the values of topic in" in piped
+
+
+@pytest.mark.parametrize("tested", ["S", "Serdes.bytes()"])
+def test_a_test_may_read_json_as_text_and_all_as_bytes(tested: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert shown_by(MISREAD.format(read="J", written="J", piped="S", tested=tested), caplog) == ""
 
 
 def test_the_flat_operators_take_generators(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,6 +3,7 @@ refuse; dead letters go out with the rest."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -65,6 +66,7 @@ def test_a_refused_record_ends_the_application_with_its_topic_and_sink(
         program.run_to_end()
     message = str(caught.value)
     assert f"Error encountered sending a record to topic {target} for task 0_0, sink KSTREAM-SINK-0000000002" in message
+    assert re.search(r"\(created at .*\.py:\d+\)", message)
     assert "production.exception.handler" in message
 
 

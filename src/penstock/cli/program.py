@@ -103,7 +103,8 @@ def load_program(path: Path) -> Program:
         raise
     except Exception as error:
         text = str(error).removesuffix(".")
-        raise ProgramError(f"{path} fails: {type(error).__name__}: {text} ({_place(error, path)}).") from error
+        place = "" if isinstance(error, SyntaxError) else f" ({_place(error, path)})"  # its text names file and line
+        raise ProgramError(f"{path} fails: {type(error).__name__}: {text}{place}.{_hint(error)}") from error
     topologies, config = _topologies(path, names), names.get("config", {})
     if not isinstance(config, Mapping):
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
@@ -156,6 +157,12 @@ def file_state(path: Path) -> FileState:
     return status.st_mtime_ns, status.st_size
 
 
+def _hint(error: Exception) -> str:
+    if isinstance(error, ImportError) and "relative import" in str(error):
+        return " A program is a file by itself: import modules beside it by their names, as in `from models import X`."
+    return ""
+
+
 def _place(error: BaseException, path: Path) -> str:
     """Return the line of the file in which `error` was raised."""
     line, trace = None, error.__traceback__
@@ -163,6 +170,4 @@ def _place(error: BaseException, path: Path) -> str:
         if trace.tb_frame.f_code.co_filename == str(path):
             line = trace.tb_lineno
         trace = trace.tb_next
-    if isinstance(error, SyntaxError):
-        line = error.lineno
     return f"line {line}" if line is not None else "outside its own lines"

@@ -131,6 +131,16 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+def keys_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the keys that a user has given; raises TypeError for anything but a dict or a StreamsConfig."""
+    if config is not None and not isinstance(config, Mapping):
+        raise TypeError(
+            f"Expected a dict or a StreamsConfig as configuration, got {config!r:.100}. The topology comes first: "
+            "KafkaStreams(topology, config)."
+        )
+    return config.given() if isinstance(config, StreamsConfig) else (config or {})
+
+
 class StreamsConfig(ConfigConstants, Mapping[str, Any]):
     """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
     value gives its default."""
@@ -139,7 +149,7 @@ class StreamsConfig(ConfigConstants, Mapping[str, Any]):
         """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
         cannot be."""
         around = current_names(_from_environment(os.environ if environment is None else environment))
-        own = current_names(values or {})
+        own = current_names(keys_of(values))
         given = {**around, **own}
         _check_known(given)
         self._given: dict[str, Any] = given

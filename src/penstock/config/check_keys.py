@@ -33,7 +33,8 @@ CHECK_KEYS: Final = (
         boolean,
         True,
         "low",
-        "Whether the log names, once for each node, a function that returns None and has returned no value before.",
+        "Whether the log names, once for each node, a function that returns None and has returned no value before, an "
+        "initializer that returns one object for all keys, or a process() that returns something.",
     ),
 )
 """What the program is checked for, beyond what is always wrong."""

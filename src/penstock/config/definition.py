@@ -53,7 +53,9 @@ class ConfigKey:
 def text(name: str, value: Any) -> str:
     """Return a string unchanged; raises ConfigError for anything else."""
     if not isinstance(value, str):
-        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a string.")
+        several = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
+        hint = f", such as {','.join(value)!r}" if several and value else ""
+        raise ConfigError(f"Invalid value {value!r} for configuration {name}: expected a string{hint}.")
     return value
 
 

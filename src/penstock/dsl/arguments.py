@@ -12,7 +12,7 @@ from penstock.plan.nodes.base import BaseNode, NodeId
 from penstock.plan.nodes.stream import StreamSource
 from penstock.plan.nodes.table import GlobalSource, TableSource
 from penstock.plan.user_lines import calling_line
-from penstock.serdes import Serde
+from penstock.serdes import Serde, Serdes
 from penstock.serdes.format import read_type, written_type
 from penstock.windows import SessionWindows, SlidingWindows, Windowed, Windows
 
@@ -218,7 +218,7 @@ def check_serdes(options: object, *names: str) -> None:
         given = getattr(options, name)
         if given is not None and not isinstance(given, Serde):
             where = f"{type(options).__name__}.with_"
-            raise TypeError(f"Expected a Serde as {name} of {where}, got {given!r}{_serde_hint(given)}.")
+            raise TypeError(f"Expected a Serde as {name} of {where}, got {given!r}{serde_hint(given)}.")
 
 
 def check_windows(windows: object) -> None:
@@ -238,11 +238,14 @@ def _is_uncalled(given: Any) -> bool:
     return str(getattr(given, "__qualname__", "")).startswith("Serdes.")
 
 
-def _serde_hint(given: Any) -> str:
+def serde_hint(given: Any) -> str:
+    """Return what to write for `given`, which is no serde, as the end of a message."""
     if _makes_serdes(given):
         return f": write {given.__name__}()"
     if _is_uncalled(given):
         return f": call it, {given.__qualname__}()"
+    if isinstance(given, str) and given.isidentifier() and hasattr(Serdes, given):
+        return f": write Serdes.{given}()"
     if isinstance(given, str):
         return f": a name is given as name={given!r}"
     return ": everything but serdes is given by keyword"

@@ -62,6 +62,8 @@ class BranchedKStream(Shell, Generic[K, V]):
     BranchedKStream); created by `KStream.split`.
     """
 
+    _iterated = "default_branch() and no_default_branch() return the branches, a dict of streams by name."
+
     def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream[K, V]]) -> None:
         """Add branches to the node `id` of `graph`, which is `split`; `stream` makes a stream of the records of a
         node.

@@ -25,7 +25,7 @@ from penstock.plan.internal_topics import DATA_FRAME_SOURCE_SUFFIX
 from penstock.plan.optimize import optimizations
 from penstock.plan.subtopology import DataFrameSource
 from penstock.plan.suppliers import SupplierLike, checked_supplier
-from penstock.plan.topology import Topology, check_no_pattern
+from penstock.plan.topology import Topology, check_no_pattern, check_store_builder
 from penstock.plan.topology_config import TopologyConfig
 from penstock.processor.api import ProcessorSupplier
 from penstock.state.api import StoreBuilder
@@ -210,6 +210,7 @@ class StreamsBuilder(Shell):
 
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
         """Add a store that processors connect to by its name; returns this builder."""
+        check_store_builder(store_builder)
         self._graph.add(nodes.AddStateStore(name=store_builder.name, store=store_builder))
         return self
 

@@ -18,6 +18,12 @@ class Shell:
     _instead: ClassVar[Mapping[str, str]] = {}
     """What to write for an operator that another class of the DSL, or an older Kafka Streams, has: by its name."""
 
+    _iterated: ClassVar[str] = (
+        "Pass a function to an operator, such as stream.foreach(lambda key, value: ...); in a notebook, head() shows "
+        "the first records."
+    )
+    """What to write instead of a loop."""
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
@@ -28,13 +34,13 @@ class Shell:
             write = own if name != own and hasattr(kind, own) else kind._instead.get(own)
             if write is None:
                 raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            raise AttributeError(f"{kind.__name__} has no {name}: write {write}.")
+            text = f"{kind.__name__} has no {name}: write {write}."
+            raise AttributeError(text, name=name, obj=None)  # with an object, Python would suggest a second name
 
         def __iter__(self) -> NoReturn:
             raise TypeError(
                 f"A {type(self).__name__} cannot be iterated: it describes a topology and has no records while the "
-                "program is built. Pass a function to an operator, such as stream.foreach(lambda key, value: ...); in "
-                "a notebook, head() shows the first records."
+                f"program is built. {self._iterated}"
             )
 
         def __bool__(self) -> NoReturn:

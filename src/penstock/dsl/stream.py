@@ -57,6 +57,7 @@ class KStream(StreamJoins[K, V]):
 
     _instead: ClassVar[Mapping[str, str]] = {
         "aggregate": "group_by_key().aggregate(...)",
+        "branch": "split().branch(predicate).default_branch()",
         "cogroup": "group_by_key().cogroup(...)",
         "count": "group_by_key().count()",
         "flat_transform": "process(...)",

@@ -246,9 +246,14 @@ class StreamJoins(Shell, Generic[K, V]):
             check_by_name(_TWO_STREAMS, _OF_STREAMS, given, options)
             return self._join_stream(type, other, joiner, windows, **options)
         if not isinstance(other, TableJoins | GlobalKTable):
-            raise TypeError(f"Expected a KStream, KTable or GlobalKTable to join with, got {other!r}.")
+            read = f": read the topic, as in builder.table({other!r})" if isinstance(other, str) else ""
+            raise TypeError(f"Expected a KStream, KTable or GlobalKTable to join with, got {other!r}{read}.")
         if isinstance(windows, JoinWindows):
-            raise TypeError(f"Windows are for joins with a KStream, the other side is {other!r}.")
+            kind = other.__class__.__name__
+            raise TypeError(
+                f"Windows are for joins with a KStream, and the other side is a {kind}: leave them out. A record joins "
+                "the newest value of its key."
+            )
         behind = given if windows is None else (windows, *given)
         if isinstance(other, TableJoins):
             check_by_name("A join of a stream with a table", _OF_TABLE, behind, options)

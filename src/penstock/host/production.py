@@ -7,7 +7,7 @@ The record is known, and the task and sink that made it; of which source record 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from penstock.client.api import RefusedRecord
 from penstock.errors import StreamsError
@@ -19,7 +19,8 @@ from penstock.exception_handlers import (
     Result,
 )
 from penstock.log_limits import limit_rate
-from penstock.plan.subtopology import TaskId
+from penstock.plan.subtopology import SubtopologySpec, TaskId
+from penstock.plan.user_lines import made_at
 from penstock.record import NO_METADATA, PartitionBatch, RecordBatch
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
@@ -38,22 +39,24 @@ class RefusedRecords:
         self,
         handler: ProductionExceptionHandler,
         task: TaskId,
-        sinks_of: Callable[[str], str],
+        spec: SubtopologySpec,
+        node_lines: Mapping[str, str],
         targets: Mapping[str, int],
         undone: str,
     ) -> None:
-        """Ask `handler`. sinks_of: returns the names of the sinks that write to a topic. targets: the partitions of the
-        topics of dead letters; may look them up. undone: of what nothing is committed after a failure."""
+        """Ask `handler`. spec: the sub-topology of the task. node_lines: where nodes were made. targets: the partitions
+        of the topics of dead letters; may look them up. undone: of what nothing is committed after a failure."""
         self._handler = handler
         self._task = task
-        self._sinks_of = sinks_of
+        self._spec = spec
+        self._node_lines = node_lines
         self._targets = targets
         self._undone = undone
 
     def __call__(self, refused: RefusedRecord) -> list[PartitionBatch]:
         """Return the dead letters to be written in place of a record; raises ProductionFailedError if the handler does
         not continue without it."""
-        nodes, task = self._sinks_of(refused.topic), self._task
+        nodes, task = self._spec.sinks_of(refused.topic), self._task
         record = ProducerRecord(
             refused.topic, refused.key, refused.value, refused.timestamp, refused.headers, refused.partition
         )
@@ -65,8 +68,9 @@ class RefusedRecords:
         except Exception as fatal:
             raise ProductionFailedError("Fatal user code error in production error callback") from fatal
         if response.result is not Result.RESUME:
+            described = self._spec.sinks_of(refused.topic, lambda node: f"{node}{made_at(self._node_lines.get(node))}")
             raise ProductionFailedError(
-                f"Error encountered sending a record to topic {refused.topic} for task {task}, sink {nodes}: "
+                f"Error encountered sending a record to topic {refused.topic} for task {task}, sink {described}: "
                 f"{refused.error} The exception handler chose to fail, and nothing of the {self._undone} is committed. "
                 "To skip such records, set production.exception.handler."
             ) from refused.error

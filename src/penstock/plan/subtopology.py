@@ -131,9 +131,10 @@ class SubtopologySpec:
         may have that as its changelog."""
         return {name: topic for name, (topic, _) in self.changelogs.items() if topic not in self.source_topics}
 
-    def sinks_of(self, topic: str) -> str:
+    def sinks_of(self, topic: str, described: Callable[[str], str] = str) -> str:
         """Return the names of the sinks that write to `topic`, or choose it by a function, with commas between."""
-        return ", ".join(node.name for node in self.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
+        sinks = (node.name for node in self.nodes if isinstance(node, SinkSpec) and node.topic in (topic, None))
+        return ", ".join(map(described, sinks))
 
 
 @dataclass(frozen=True)

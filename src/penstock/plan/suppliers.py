@@ -9,6 +9,7 @@ import typing
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from penstock.plan.user_lines import function_line
 from penstock.processor.api import KOut, Processor, ProcessorSupplier, SimpleSupplier, VOut
 from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor, FixedKeyProcessorSupplier
 from penstock.processor.value_transformer import (
@@ -17,6 +18,7 @@ from penstock.processor.value_transformer import (
     ValueTransformerWithKeySupplier,
 )
 from penstock.processor.wrapper import ProcessorWrapper
+from penstock.signatures import signature_of
 from penstock.state.api import StoreBuilder
 
 SupplierLike = ProcessorSupplier | Callable[[], Processor]
@@ -128,6 +130,7 @@ def _check(supplier: object, get: Callable[[], object], expected: type[Processor
             f"got {supplier!r}: give its class, or `lambda: ...`."
         )
     name = _name(supplier)
+    _check_no_arguments(get, expected)
     first, second = get(), get()
     if not isinstance(first, expected):
         is_other = isinstance(first, Processor | FixedKeyProcessor)
@@ -136,14 +139,45 @@ def _check(supplier: object, get: Callable[[], object], expected: type[Processor
         raise TypeError(f"{name} returned {first!r} where a {expected.__name__} was expected.{hint}")
     if type(first).process is expected.process:
         raise TypeError(f"{type(first).__qualname__} must define process(self, record).")
-    if inspect.iscoroutinefunction(first.process):
-        raise TypeError(
-            f"{type(first).__qualname__}.process is a coroutine function, which a task would call and never await: "
-            "write `def`, not `async def`."
-        )
+    _check_process(first)
     if first is second:
         raise ValueError(
             f"{name} generates single reference. {name}#get() must return a new object each time it is called."
+        )
+
+
+def _check_no_arguments(make: Callable[[], object], expected: type[Processor] | type[FixedKeyProcessor]) -> None:
+    signature = signature_of(make)
+    try:
+        if signature is not None:
+            signature.bind()
+    except TypeError as error:
+        raise TypeError(
+            f"Expected a callable without arguments that returns a new {expected.__name__}, got {function_line(make)} "
+            f"({error}): write a subclass of {expected.__name__} and give that, or `lambda: MyProcessor(...)`."
+        ) from None
+
+
+def _check_process(processor: Processor | FixedKeyProcessor) -> None:
+    """Raise TypeError unless `process` takes one record, at once."""
+    name, process = type(processor).__qualname__, processor.process
+    signature = signature_of(process)
+    try:
+        if signature is not None:
+            signature.bind(None)
+    except TypeError as error:
+        raise TypeError(
+            f"{name} must define process(self, record): {name}.process{signature} does not fit ({error})."
+        ) from None
+    if inspect.isgeneratorfunction(process):
+        raise TypeError(
+            f"{name}.process is a generator function, whose code would not run: send records on with "
+            "self.context.forward(record) in place of `yield`."
+        )
+    if inspect.iscoroutinefunction(process):
+        raise TypeError(
+            f"{name}.process is a coroutine function, which a task would call and never await: write `def`, not "
+            "`async def`."
         )
 
 

@@ -449,8 +449,7 @@ class Topology(InternalTopologyBuilder):
         Raises:
             TopologyError: another store has the name, or a processor is unknown, a source or a sink.
         """
-        if store_builder is None:
-            raise TypeError("storeBuilder cannot be null")
+        check_store_builder(store_builder)
         self._add_store(store_builder, allow_override)
         for processor in processors:
             self._connect(processor, store_builder.name)
@@ -550,6 +549,17 @@ def _check_given(**arguments: object) -> None:
     for name, value in arguments.items():
         if value is None:
             raise TypeError(f"{name} must not be null")
+
+
+def check_store_builder(builder: object) -> None:
+    """Raise TypeError unless `builder` is a StoreBuilder."""
+    if builder is None:
+        raise TypeError("storeBuilder cannot be null")
+    if not isinstance(builder, StoreBuilder):
+        raise TypeError(
+            f"Expected a StoreBuilder, got {builder!r:.100}: Stores.key_value_store_builder(supplier, key_serde, "
+            "value_serde) returns one, for example."
+        )
 
 
 def check_no_pattern(topic: str, written: str) -> None:

@@ -25,7 +25,7 @@ from penstock.processor.api import (
     SerializedBatchProcessor,
 )
 from penstock.processor.columns import has_null, write_contexts
-from penstock.processor.first_results import AGGREGATOR, REDUCER, UsesResults
+from penstock.processor.first_results import AGGREGATOR, INITIALIZER, REDUCER, UsesResults
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.record import (
     NO_TIMESTAMP,
@@ -172,7 +172,7 @@ class _KeyedAggregation(BatchProcessor):
 class StreamAggregate(_KeyedAggregation, UsesResults):
     """Folds the values of a key into an aggregate (Kafka class: KStreamAggregate)."""
 
-    held = (AGGREGATOR,)
+    held = (INITIALIZER, AGGREGATOR)
 
     def __init__(
         self, store_name: str, initializer: Initializer, aggregator: Aggregator, send_old_values: bool = False

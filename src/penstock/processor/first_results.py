@@ -1,9 +1,11 @@
-"""Functions of users that return None by mistake, as `aggregate.append(value)` or a function without `return` does.
+"""Functions of users whose first results show a mistake: None from `aggregate.append(value)` or a function without
+`return`; one list from an initializer for all keys; a record that `process` returns instead of forwarding it.
 
 An operator lists the functions whose results it uses (`UsesResults`). Until such a function has returned a value, a
 wrapper is in its place: a None before that makes one line in the log, for each node and process. Calls that are given
 a None, except as the key, count for nothing. Later calls cost nothing. A predicate may return None for false, so the
-code of a predicate decides: whether it returns anything else.
+code of a predicate decides: whether it returns anything else. The wrappers of initializers and of `process` stay for
+the first calls only, too.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
-from penstock.processor.api import ProcessorSupplier, SimpleSupplier
+from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
+from penstock.processor.fixed_key import FixedKeyAdapter, FixedKeyProcessor
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +51,7 @@ MAPPER = Held("_mapper", "mapper", _NULL_VALUE)
 TABLE_MAPPER = MAPPER._replace(effect=_DELETES)
 GROUP_MAPPER = MAPPER._replace(effect="which leaves the entry out of the groups")
 KEY_SELECTOR = Held("_selector", "mapper", "which makes a record without a key")
+INITIALIZER = Held("_initializer", "initializer")
 AGGREGATOR = Held("_aggregator", "aggregator", _DELETES)
 MERGER = Held("_merger", "merger", "which leaves the aggregator without the records so far")
 REDUCER = Held("_reducer", "reducer", _DELETES, keyed=False)
@@ -71,18 +75,26 @@ class UsesResults:
         return (self,)
 
 
-_settled: WeakKeyDictionary[SimpleSupplier, set[str]] = WeakKeyDictionary()
+_settled: WeakKeyDictionary[ProcessorSupplier, set[str]] = WeakKeyDictionary()
 """For each node, the functions that have returned a value in this process, or that the log names."""
+
+_PROCESS = "process"
+
+_RECORDS = 100
+"""For so many records, the log names a processor whose `process` returns something."""
 
 
 def watch_results(processor: object, supplier: ProcessorSupplier, node: str) -> None:
-    """Warn of functions of `processor` whose first result is None.
+    """Warn of functions of `processor` whose first results show a mistake.
 
     Args:
-        processor: an operator that is ready to run; others, and those that a ProcessorWrapper made, are left alone.
+        processor: an operator that is ready to run, or a processor of the user's. Operators that a ProcessorWrapper
+            made are left alone.
         supplier: what made it; its processors share what has been found.
         node: name of the node and its line in the program, for the message.
     """
+    if isinstance(processor, FixedKeyAdapter | Processor) and not isinstance(processor, UsesResults):
+        _watch_process(processor.inner if isinstance(processor, FixedKeyAdapter) else processor, supplier, node)
     if not isinstance(processor, UsesResults) or not isinstance(supplier, SimpleSupplier):
         return
     settled = _settled.setdefault(supplier, set())
@@ -90,7 +102,9 @@ def watch_results(processor: object, supplier: ProcessorSupplier, node: str) -> 
         for held in user.held:
             if held.role in settled:
                 continue
-            if held.is_predicate:
+            if held is INITIALIZER:
+                _watch_initializer(user, settled, node)
+            elif held.is_predicate:
                 _check_predicates(getattr(user, held.attribute), held, settled, node)
             else:
                 _watch(user, held, settled, node)
@@ -122,6 +136,61 @@ def _watch(user: UsesResults, held: Held, settled: set[str], node: str) -> None:
     setattr(user, held.attribute, first_result)
 
 
+def _watch_initializer(user: UsesResults, settled: set[str], node: str) -> None:
+    function: Callable[[], Any] = getattr(user, INITIALIZER.attribute)
+    first: list[tuple[Any, str]] = []  # the first aggregate, kept so that no other has its id, and how it was shown
+
+    def first_aggregates() -> Any:
+        result = function()
+        if not first:
+            first.append((result, repr(result)))
+            return result
+        aggregate, shown = first[0]
+        if result is aggregate and repr(result) != shown and INITIALIZER.role not in settled:
+            _log.warning(
+                "The initializer%s of %s returns the same %s each time, which has been changed since: all keys share "
+                "one aggregate. Return a new one, such as `lambda: []`, or let the aggregator return a changed copy.",
+                _shown(_written_by_user(function)),
+                node,
+                type(result).__name__,
+            )
+        settled.add(INITIALIZER.role)
+        setattr(user, INITIALIZER.attribute, function)
+        return result
+
+    setattr(user, INITIALIZER.attribute, first_aggregates)
+
+
+def _watch_process(processor: Processor | FixedKeyProcessor, supplier: ProcessorSupplier, node: str) -> None:
+    is_own = type(processor).__module__.partition(".")[0] == _OWN
+    if is_own or _PROCESS in vars(processor) or type(supplier).__hash__ is None:  # as that of a dataclass
+        return
+    settled, left = _settled.setdefault(supplier, set()), _RECORDS
+    process: Callable[[Any], Any] = processor.process
+    if _PROCESS in settled:
+        return
+
+    def first_records(record: Any) -> Any:
+        nonlocal left
+        result = process(record)
+        left -= 1
+        if result is not None and _PROCESS not in settled:
+            _log.warning(
+                "%s.process%s of %s returned %.100r, which goes nowhere: send records on with "
+                "self.context.forward(record).",
+                type(processor).__qualname__,
+                _line(process),
+                node,
+                result,
+            )
+        if result is not None or not left:
+            settled.add(_PROCESS)
+            vars(processor).pop(_PROCESS, None)
+        return result
+
+    vars(processor)[_PROCESS] = first_records
+
+
 def _warn(function: Any, held: Held, node: str, what: str) -> None:
     _log.warning(
         "The %s%s of %s %s. A function without return returns None, and so do methods that change an object, such as "
@@ -148,7 +217,12 @@ def _written_by_user(function: Any) -> Any:
 def _shown(function: Any) -> str:
     """Return name and line of a function that is written in Python; nothing of others."""
     code = _code(inspect.unwrap(function))
-    return "" if code is None else f" {code.co_name} ({code.co_filename}:{code.co_firstlineno})"
+    return "" if code is None else f" {code.co_name}{_line(function)}"
+
+
+def _line(function: Any) -> str:
+    code = _code(inspect.unwrap(function))
+    return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
 def _code(function: Any) -> Any:

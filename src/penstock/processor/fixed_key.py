@@ -239,17 +239,17 @@ class FixedKeyAdapter(Processor):
 
     def __init__(self, make: Callable[[], FixedKeyProcessor]) -> None:
         """Run the processor that `make` returns."""
-        self._processor = make()
+        self.inner = make()
 
     def init(self, context: ProcessorContext) -> None:
         """Hand on the context, narrowed to fixed keys."""
         super().init(context)
-        self._processor.init(FixedKeyProcessorContext(context))
+        self.inner.init(FixedKeyProcessorContext(context))
 
     def process(self, record: Record[Any, Any]) -> None:
         """Hand on the record, its key fixed."""
-        self._processor.process(FixedKeyRecord(record))
+        self.inner.process(FixedKeyRecord(record))
 
     def close(self) -> None:
         """Close the processor."""
-        self._processor.close()
+        self.inner.close()

@@ -18,7 +18,7 @@ from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import BatchProcessor, EngineContext, FailureHandler, RowOrigin
 from penstock.processor.cached_entries import CachedSessions
 from penstock.processor.columns import caused_by_rows, process_each
-from penstock.processor.first_results import AGGREGATOR, MERGER, Held
+from penstock.processor.first_results import AGGREGATOR, INITIALIZER, MERGER, Held
 from penstock.processor.forwarding import SessionTupleForwarder
 from penstock.processor.window_emission import (
     CollectedUpdates,
@@ -78,7 +78,7 @@ class _StoredSessions:
 class _SessionAggregation(WindowedAggregation[SessionWindows, EngineSessionStore]):
     """What both ways of emitting have in common."""
 
-    held: ClassVar[tuple[Held, ...]] = (AGGREGATOR, MERGER)
+    held: ClassVar[tuple[Held, ...]] = (INITIALIZER, AGGREGATOR, MERGER)
 
     def __init__(
         self,

@@ -14,7 +14,15 @@ from typing import Any, cast
 from penstock.errors import StreamsError
 from penstock.processor.aggregate import Aggregator, Initializer, Reducer
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
-from penstock.processor.first_results import ADDER, GROUP_MAPPER, KEYED_ADDER, KEYED_SUBTRACTOR, SUBTRACTOR, UsesResults
+from penstock.processor.first_results import (
+    ADDER,
+    GROUP_MAPPER,
+    INITIALIZER,
+    KEYED_ADDER,
+    KEYED_SUBTRACTOR,
+    SUBTRACTOR,
+    UsesResults,
+)
 from penstock.processor.forwarding import KeyValueStoreWrapper, TimestampedTupleForwarder
 from penstock.processor.stateless import as_pair
 from penstock.record import Change, Record
@@ -119,7 +127,7 @@ class _TableAggregation(Processor):
 class TableAggregate(_TableAggregation, UsesResults):
     """Folds values into an aggregate and takes them out again (Kafka class: KTableAggregate)."""
 
-    held = (KEYED_ADDER, KEYED_SUBTRACTOR)
+    held = (INITIALIZER, KEYED_ADDER, KEYED_SUBTRACTOR)
 
     operator = "aggregate"
 

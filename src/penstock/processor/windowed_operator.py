@@ -10,7 +10,7 @@ from typing import ClassVar, Generic, TypeVar, cast
 
 from penstock.processor.aggregate import Aggregator, Initializer
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
-from penstock.processor.first_results import AGGREGATOR, Held, UsesResults
+from penstock.processor.first_results import AGGREGATOR, INITIALIZER, Held, UsesResults
 from penstock.processor.operator_time import ObservedStreamTime
 from penstock.processor.window_emission import WindowEmission
 
@@ -24,7 +24,7 @@ class WindowedAggregation(Processor, UsesResults, Generic[W, S]):
     """An aggregation by key and window, for both ways of emitting (Kafka class:
     AbstractKStreamTimeWindowAggregateProcessor)."""
 
-    held: ClassVar[tuple[Held, ...]] = (AGGREGATOR,)
+    held: ClassVar[tuple[Held, ...]] = (INITIALIZER, AGGREGATOR)
 
     def __init__(
         self, name: str, store_name: str, windows: W, initializer: Initializer, aggregator: Aggregator

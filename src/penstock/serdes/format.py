@@ -30,6 +30,7 @@ _FORMATS: dict[type[Serde], str] = {
     PydanticSerde: "json",
 }
 
+_OF_FIXED_SIZE = ("boolean", "short", "integer", "long", "float", "double")
 
 _TYPES: dict[type[Serde], type] = {
     primitive.StringSerde: str,
@@ -77,6 +78,13 @@ def are_alike(one: Serde | None, other: Serde | None) -> bool:
     if isinstance(one, ListSerde | WindowedSerde) and isinstance(other, ListSerde | WindowedSerde):
         return _sizes(one) == _sizes(other) and are_alike(one.inner, other.inner)
     return type(one) in _FORMATS
+
+
+def is_misread(written: Serde, read: Serde) -> bool:
+    """Return whether `read` takes what `written` writes for something else: one of the two is for numbers of a fixed
+    size, and they differ. False if that is not known."""
+    formats = {_FORMATS.get(type(written), "bytes"), _FORMATS.get(type(read), "bytes")}
+    return len(formats) == 2 and "bytes" not in formats and not formats.isdisjoint(_OF_FIXED_SIZE)
 
 
 def _sizes(serde: Serde) -> int | None:

@@ -24,7 +24,7 @@ from penstock.record import NO_METADATA, NO_TIMESTAMP, Headers, Record, RecordBa
 from penstock.serdes import Serde
 from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
-from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_punctuator
+from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_schedule
 from penstock.task.taps import TappedRecord, Taps
 
 
@@ -310,10 +310,10 @@ class NodeContext:
         """Call `callback` every `interval_ms`; stream time is aligned to 0 or to `start_time_ms`, wall-clock time to
         now or to `start_time_ms`.
 
-        Raises ValueError for an interval below 1 ms or a start time below 0, and TypeError for a callback that cannot
-        be called with the time.
+        Raises ValueError for an interval below 1 ms or a start time below 0, and TypeError for another type, or a
+        callback that cannot be called with the time.
         """
-        check_punctuator(callback, self._task.described(self._node.name))
+        check_schedule(punctuation_type, callback, self._task.described(self._node.name))
         interval_ms = milliseconds(interval_ms, "interval")
         if interval_ms < MINIMUM_INTERVAL_MS:
             raise ValueError("The minimum supported scheduling interval is 1 millisecond.")

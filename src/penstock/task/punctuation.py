@@ -21,8 +21,11 @@ from penstock.task.task_checkpoint import ScheduleState
 MINIMUM_INTERVAL_MS = 1
 
 
-def check_punctuator(callback: Any, node: str) -> None:
-    """Raise TypeError unless `callback`, which the processor of `node` schedules, can be called with a time."""
+def check_schedule(type: Any, callback: Any, node: str) -> None:
+    """Raise TypeError unless `type` is one, and `callback`, which the processor of `node` schedules, takes a time."""
+    if not isinstance(type, PunctuationType):
+        listed = " or ".join(map(str, PunctuationType))
+        raise TypeError(f"Expected {listed} for the punctuator of {node}, got {type!r}.")
     signature = signature_of(callback) if callable(callback) else None
     if signature is None and callable(callback):
         return  # a built-in without a signature
@@ -32,8 +35,8 @@ def check_punctuator(callback: Any, node: str) -> None:
         signature.bind(0)
     except TypeError as error:
         raise TypeError(
-            f"The punctuator of {node} cannot be called as punctuator(time_ms): {callback!r:.100} does not fit "
-            f"({error})."
+            f"The punctuator of {node} cannot be called as punctuator(time_ms): "
+            f"{getattr(callback, '__qualname__', repr(callback)):.100} does not fit ({error})."
         ) from None
 
 

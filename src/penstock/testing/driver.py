@@ -15,11 +15,12 @@ from typing import Any
 
 from penstock.client.keys import check_client_keys
 from penstock.clock import MockClock, SystemClock
-from penstock.config import StreamsConfig
+from penstock.config import StreamsConfig, keys_of
 from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.host.inline import InlineHost, ProducedRecord
 from penstock.log_limits import forget_lines
 from penstock.metrics import Metric, MetricName
+from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import Headers
 from penstock.serdes import Serde
@@ -29,6 +30,7 @@ from penstock.state.session_store import TypedSessionStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindowStore
 from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
+from penstock.testing.topic_serdes import TopicSerdes
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
@@ -67,12 +69,14 @@ class TopologyTestDriver:
             ConfigError: a key of the configuration is unknown to Kafka Streams, Penstock and the Kafka client.
             StreamsError: a processor cannot be initialised.
         """
-        given = config.given() if isinstance(config, StreamsConfig) else dict(config or {})
+        given = keys_of(config)
         checked = StreamsConfig({"application.id": DEFAULT_APPLICATION_ID, **given})
         check_client_keys(checked)
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
         self._clock = MockClock(timestamp_ms(start, "initial_wall_clock_ms"))
-        self._host = InlineHost(built_topology(topology, checked.required("application.id")), checked, self._clock)
+        built = built_topology(topology, checked.required("application.id"))
+        self._host = InlineHost(built, checked, self._clock)
+        self._serdes = TopicSerdes(built, checked)
         self._queues: dict[str, deque[ProducedRecord]] = {}
         forget_lines()  # a test sees the lines of its own records
 
@@ -94,16 +98,21 @@ class TopologyTestDriver:
             auto_advance_ms: by how much each such record is later than the one before.
 
         Raises:
-            TypeError: the topic or a serde is None.
+            TypeError: the topic is None, or a serde is none.
             ValueError: auto_advance_ms is negative.
         """
+        self._serdes.check(topic, key_serde, value_serde, SourceSpec)
         start = self._clock.milliseconds() if start_timestamp is None else start_timestamp
         start = timestamp_ms(start, "start_timestamp")
         advance_ms = milliseconds(auto_advance_ms, "auto_advance_ms")
         return TestInputTopic(self, topic, key_serde, value_serde, start, advance_ms)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic[Any, Any]:
-        """Return a topic to read results from; raises TypeError when the topic or a serde is None."""
+        """Return a topic to read results from; raises TypeError if the topic is None, or a serde is none.
+
+        The log warns of serdes that take numbers for something else: the topology writes them with other ones.
+        """
+        self._serdes.check(topic, key_serde, value_serde, SinkSpec)
         return TestOutputTopic(self, topic, key_serde, value_serde)
 
     def produced_topic_names(self) -> set[str]:

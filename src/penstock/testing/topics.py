@@ -63,7 +63,6 @@ class TestInputTopic(Generic[K, V]):
         auto_advance_ms: int,
     ) -> None:
         """See `TopologyTestDriver.create_input_topic`."""
-        _check_not_none(topic, key_serde, value_serde)
         if auto_advance_ms < 0:
             raise ValueError(f"auto_advance_ms must be 0 or more, got {auto_advance_ms}.")
         self._driver = driver
@@ -201,7 +200,6 @@ class TestOutputTopic(Tabular, Generic[K, V]):
 
     def __init__(self, driver: Driver, topic: str, key_serde: Serde, value_serde: Serde) -> None:
         """See `TopologyTestDriver.create_output_topic`."""
-        _check_not_none(topic, key_serde, value_serde)
         self._driver = driver
         self._topic = topic
         self._key_serde = key_serde
@@ -281,12 +279,6 @@ class TestOutputTopic(Tabular, Generic[K, V]):
 
     def __repr__(self) -> str:
         return f"TestOutputTopic({self._topic!r}, {type(self._key_serde).__name__}, {type(self._value_serde).__name__})"
-
-
-def _check_not_none(topic: str, key_serde: Serde, value_serde: Serde) -> None:
-    for name, given in (("topic", topic), ("key_serde", key_serde), ("value_serde", value_serde)):
-        if given is None:
-            raise TypeError(f"{name} cannot be None")
 
 
 def _read(serde: Serde, topic: str, data: bytes | None, headers: Headers) -> Any:

@@ -484,7 +484,7 @@ class ThreadsHost:
         handler = self._config["production.exception.handler"]  # which each task has configured
 
         def refused_by(task: TaskId) -> RefusedRecords:
-            return RefusedRecords(handler, task, layout.spec(task).sinks_of, targets, "commit")
+            return RefusedRecords(handler, task, layout.spec(task), layout.topology.node_lines, targets, "commit")
 
         if not self._exactly_once:
             return AtLeastOnceOutput(partial(ConfluentBatchProducer, self._config, refusals=Refusals()), refused_by)

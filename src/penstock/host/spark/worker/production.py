@@ -29,8 +29,9 @@ class RefusedOutput:
             raise ProductionFailedError(f"A dead letter cannot be written: {refused.error}") from refused.error
         description = self._description
         task = description.placement.tasks[self._lanes[refused.part]]
-        sinks_of = description.subtopologies[task.subtopology].sinks_of
-        return RefusedRecords(_handler(description), task, sinks_of, target_topics(description), "epoch")(refused)
+        spec, node_lines = description.subtopologies[task.subtopology], description.topology.node_lines
+        refused_by = RefusedRecords(_handler(description), task, spec, node_lines, target_topics(description), "epoch")
+        return refused_by(refused)
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
