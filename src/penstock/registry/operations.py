@@ -191,15 +191,14 @@ class Registry:
 
     def _delete(self, versions: list[Version], permanent: bool, more: list[Change]) -> None:
         going = {(one.subject, one.version) for one in versions}
-        for version in versions:
-            for user in self.state().users(version.subject, version.version):
-                if (user.subject, user.version) not in going:
-                    raise RefusedRequestError(
-                        422,
-                        42206,
-                        f"Version {version.version} of subject {version.subject!r} cannot be deleted: version "
-                        f"{user.version} of subject {user.subject!r} refers to it.",
-                    )
+        for user in self.state().users(going):
+            if (user.subject, user.version) not in going:
+                raise RefusedRequestError(
+                    422,
+                    42206,
+                    f"Subject {versions[0].subject!r} cannot be deleted, or this version of it: version {user.version} "
+                    f"of subject {user.subject!r} refers to it. Delete that one first.",
+                )
         if permanent:
             removed = [schema_change(version, removed=True) for version in versions]
             self._topic.append([last_id_change(self.state().last_id), *removed, *more])

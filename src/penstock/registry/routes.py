@@ -183,7 +183,7 @@ async def _delete_version(registry: Registry, request: Request) -> Any:
 
 async def _referenced_by(registry: Registry, request: Request) -> Any:
     version = registry.version(_name(request), _number(request), deleted=True)
-    users = registry.state().users(version.subject, version.version)
+    users = registry.state().users({(version.subject, version.version)})
     return _page(request, sorted({user.id for user in users}))
 
 

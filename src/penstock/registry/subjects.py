@@ -6,7 +6,7 @@ for good, a record keeps the largest id so far.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Any, Final
 
 import msgspec
@@ -79,7 +79,8 @@ class Subjects:
         del others[subject, number]
         if not others:
             del self._by_id[version.id]
-            self._ids.pop(version.guid, None)
+            if self._ids.get(guid := version.guid) == version.id:
+                del self._ids[guid]
 
     @property
     def last_id(self) -> int:
@@ -114,16 +115,16 @@ class Subjects:
 
     def same(self, subject: str, schema: Schema, deleted: bool = False) -> Version | None:
         """Return the latest version of a subject with this schema, or None."""
-        guid = schema.guid
-        found = [version for version in self.versions(subject, deleted) if version.guid == guid]
+        id = self._ids.get(schema.guid)
+        found = [version for version in self.versions(subject, deleted) if version.id == id]
         return found[-1] if found else None
 
-    def users(self, subject: str, number: int) -> Iterator[Version]:
-        """Yield the versions that refer to a version and are not deleted."""
+    def users(self, places: Set[tuple[str, int]]) -> Iterator[Version]:
+        """Yield the versions that refer to one of `places`, subjects and numbers, and are not deleted."""
         for versions in self._versions.values():
             for version in versions.values():
-                used = {(one.subject, one.version) for one in version.references or ()}
-                if (subject, number) in used and not version.deleted:
+                used = ((one.subject, one.version) for one in version.references or ())
+                if not version.deleted and not places.isdisjoint(used):
                     yield version
 
     def definitions(self, schema: Schema) -> tuple[str, ...]:

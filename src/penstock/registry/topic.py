@@ -94,10 +94,10 @@ class SchemasTopic:
         start = self._position
         while batches:
             header = read_header(batches)
-            self._position = header.next_offset
             for record in () if header.is_control else read_records(batches):
                 if record.offset >= start and (key := _key_of(record)) is not None:
                     yield key, record.value
+            self._position = header.next_offset
             batches = batches[header.size :]
 
     def _check_exists(self) -> None:
