@@ -1,10 +1,14 @@
 """The errors if a package of an extra is missing or too old."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from penstock import KafkaStreams, Topology, extras
+from penstock.broker.config import BrokerConfig
+from penstock.broker.errors import BrokerError
+from penstock.broker.server import run
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.open import check_host
@@ -48,6 +52,17 @@ def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pyte
         "penstock.ui.port needs the package uvicorn, which is not installed: pip install 'penstock-streams[ui]'."
     )
     assert host.calls == []
+
+
+def test_a_broker_with_a_schema_registry_names_its_extras(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def no_uvicorn(module: str) -> None:
+        assert module == "penstock.registry.server"
+        raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
+
+    monkeypatch.setattr("penstock.broker.server.import_module", no_uvicorn)
+    monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
+    with pytest.raises(BrokerError, match=r"needs the package uvicorn, .*: pip install 'penstock-streams\[avro,ui\]'"):
+        run(BrokerConfig(data_dir=tmp_path, schema_registry_port=0))
 
 
 def test_the_host_that_needs_no_spark_is_named_where_spark_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -223,7 +223,7 @@ def test_connections_that_hold_too_much_memory_are_closed_the_slowest_first(tmp_
 
 
 def serve(config: BrokerConfig, output: Any) -> None:
-    run(config, output.send)
+    run(config, lambda address, _: output.send(address))
 
 
 @pytest.fixture

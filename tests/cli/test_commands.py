@@ -318,8 +318,9 @@ def test_a_command_that_does_not_exist_is_wrong_usage(penstock_here: Run) -> Non
 
 
 def test_the_broker_runs_until_ctrl_c(tmp_path: Path) -> None:
-    with Command(("broker", "--data-dir", str(tmp_path / "data"), "--port", "0"), tmp_path) as broker:
-        assert until(lambda: "Listening at 127.0.0.1:" in broker.output())
+    arguments = ("broker", "--data-dir", str(tmp_path / "data"), "--port", "0", "--schema-registry-port", "0")
+    with Command(arguments, tmp_path) as broker:
+        assert until(lambda: "The schema registry is http://127.0.0.1:" in broker.output())
         address = broker.output().partition("Listening at ")[2].partition(";")[0]
         assert penstock(tmp_path, "topics", "create", "kept", "-b", address).code == 0
         second = penstock(tmp_path, "broker", "--data-dir", str(tmp_path / "data"), "--port", "0")

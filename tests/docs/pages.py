@@ -27,7 +27,7 @@ PAGES = [
 
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
-    "docs/broker.md": 1,
+    "docs/broker.md": 2,
     "docs/changing-a-topology.md": 1,
     "docs/coming-from/faust.md": 1,
     "docs/coming-from/java.md": 1,

@@ -300,8 +300,12 @@ def test_the_page_of_the_broker_lists_the_apis_that_are_served() -> None:
     assert sorted(listed) == sorted(served)
 
 
+def test_the_schema_registry_of_the_page_of_the_broker() -> None:
+    run_and_compare("docs/broker.md", 0, {"__name__": "page"})
+
+
 def test_the_fixture_of_the_page_of_the_broker(tmp_path: Path) -> None:
-    (tmp_path / "test_orders.py").write_text(blocks("docs/broker.md")[0])
+    (tmp_path / "test_orders.py").write_text(blocks("docs/broker.md")[1])
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
     assert "1 passed" in ran.stdout, ran.stdout + ran.stderr

@@ -158,3 +158,15 @@ def test_each_record_has_defaults_of_its_own(type_: type | None) -> None:
         assert (found["tags"], found["more"]) == ([], {"a": ["b"]})
         found["tags"].append("seen")
         found["more"]["a"].append("seen")
+
+
+def test_a_registry_in_memory_says_what_it_is_when_it_lacks_a_schema() -> None:
+    data = AvroSerde("mock://one-process", SCHEMA, Trade).serialize("trades", TRADE)
+    elsewhere: Serde = AvroSerde("mock://another-process", SCHEMA, Trade)
+    latest: Serde = AvroSerde("mock://empty")
+    for use in (lambda: elsewhere.deserialize("trades", data), lambda: latest.serialize("trades", {})):
+        with pytest.raises(SerializationError, match="'trades': mock://") as caught:
+            use()
+        assert "memory of this process" in str(caught.value)
+        assert "penstock broker --schema-registry" in str(caught.value)
+        assert "HTTP" not in str(caught.value)

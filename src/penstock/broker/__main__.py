@@ -40,6 +40,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default="127.0.0.1", help="loopback address to listen on (default: %(default)s)")
     parser.add_argument("--port", type=int, default=9092, help="TCP port; 0 takes a free one (default: %(default)s)")
     parser.add_argument(
+        "--schema-registry-port", type=int, help="TCP port of a schema registry on the same address (default: none)"
+    )
+    parser.add_argument(
         "--num-partitions", type=int, default=1, help="partitions of a topic that is created without a number"
     )
     parser.add_argument(
@@ -87,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             data_dir=options.data_dir,
             host=options.host,
             port=options.port,
+            schema_registry_port=options.schema_registry_port,
             num_partitions=options.num_partitions,
             auto_create_topics=not options.no_auto_create_topics,
             **{name: getattr(options, name) for name in _SETTINGS},

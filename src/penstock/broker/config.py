@@ -57,6 +57,8 @@ class BrokerConfig:
         data_dir: directory of the log and of the metadata; created if missing; one broker at a time may use it.
         host: address to listen on; only a loopback address is accepted, because the broker has no access control.
         port: TCP port; 0 takes a free one.
+        schema_registry_port: TCP port of a schema registry on the same address; 0 takes a free one, None for no
+            registry.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a Metadata request that allows it creates a missing topic.
         segment_bytes: size at which a segment of the log is closed, unless the topic sets it.
@@ -115,6 +117,7 @@ class BrokerConfig:
     data_dir: Path
     host: str = "127.0.0.1"
     port: int = 0
+    schema_registry_port: int | None = None
     num_partitions: int = 1
     auto_create_topics: bool = True
     segment_bytes: int = 256 * 1024 * 1024
@@ -167,8 +170,9 @@ class BrokerConfig:
                 f"cannot listen on {self.host!r}: the embedded broker has no access control and serves this machine "
                 "only; use 127.0.0.1, ::1 or localhost, or run an Apache Kafka for other machines"
             )
-        if not 0 <= self.port <= 65535:
-            raise BrokerError(f"port {self.port} is not between 0 (any free port) and 65535")
+        for port in (self.port, self.schema_registry_port or 0):
+            if not 0 <= port <= 65535:
+                raise BrokerError(f"port {port} is not between 0 (any free port) and 65535")
         for name in _AT_LEAST_ONE:
             value: int = getattr(self, name)
             if value < 1:

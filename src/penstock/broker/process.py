@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import IO, Final, Self
 
 from penstock.broker.errors import BrokerError
-from penstock.broker.server import READY_LINE
+from penstock.broker.server import READY_LINE, REGISTRY_LINE
 from penstock.errors import ProcessorStateError
 from penstock.forks import stay_in_this_process
 from penstock.private_files import open_private, private_directory
@@ -45,6 +45,8 @@ class BrokerProcess:
         port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a client's Metadata request may create a missing topic.
+        schema_registry_port: TCP port of a schema registry beside it; 0 takes a free one, which a restart keeps; None
+            for no registry.
         arguments: more arguments of `python -m penstock.broker`, such as `--log-retention-ms`, `-1`.
     """
 
@@ -55,6 +57,7 @@ class BrokerProcess:
         port: int = 0,
         num_partitions: int = 1,
         auto_create_topics: bool = True,
+        schema_registry_port: int | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
         self._arguments = tuple(arguments)
@@ -62,8 +65,10 @@ class BrokerProcess:
         self._port = port
         self._num_partitions = num_partitions
         self._auto_create_topics = auto_create_topics
+        self._schema_registry_port = schema_registry_port
         self._process: subprocess.Popen[bytes] | None = None
         self._address = ""
+        self._registry_url = ""
         self._sending = threading.Lock()
         stay_in_this_process(self)
 
@@ -77,6 +82,17 @@ class BrokerProcess:
         if not self._address:
             raise BrokerError("the broker was not started; call start() or use it in a with statement")
         return self._address
+
+    @property
+    def schema_registry_url(self) -> str:
+        """The URL of the schema registry, for the serdes of Avro and Protobuf.
+
+        Raises:
+            BrokerError: the broker was never started, or has no registry.
+        """
+        if not self._registry_url:
+            raise BrokerError("the broker was not started, or was not asked for a schema registry")
+        return self._registry_url
 
     @property
     def pid(self) -> int | None:
@@ -122,25 +138,31 @@ class BrokerProcess:
             start_new_session=True,
         )
         try:
-            self._address = self._wait_for_address(self._process, log)
+            lines = self._wait_for_lines(self._process, log)
         except BaseException:
             self.kill()
             raise
+        self._address = lines[-1].removeprefix(READY_LINE)
         self._port = int(self._address.rpartition(":")[2])
+        if self._schema_registry_port is not None:
+            self._registry_url = lines[0].removeprefix(REGISTRY_LINE)
+            self._schema_registry_port = int(self._registry_url.rpartition(":")[2])
 
     def _command(self) -> list[str]:
         command = [sys.executable, "-m", "penstock.broker", "--stop-at-eof", "--data-dir", str(self._data_dir)]
         command += ["--port", str(self._port), "--num-partitions", str(self._num_partitions), *self._arguments]
+        if self._schema_registry_port is not None:
+            command += ["--schema-registry-port", str(self._schema_registry_port)]
         return command if self._auto_create_topics else [*command, "--no-auto-create-topics"]
 
-    def _wait_for_address(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> str:
+    def _wait_for_lines(self, process: subprocess.Popen[bytes], log: IO[bytes]) -> list[str]:
         assert process.stdout is not None
         logged_before = log.tell()
         deadline = time.monotonic() + START_TIMEOUT_SECONDS
         output = b""
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while not output.endswith(b"\n"):
+            while READY_LINE.encode() not in output or not output.endswith(b"\n"):
                 left = deadline - time.monotonic()
                 if left <= 0 or not selector.select(left):
                     raise BrokerError(f"the broker was not ready after {START_TIMEOUT_SECONDS:.0f} s and was stopped")
@@ -150,7 +172,7 @@ class BrokerProcess:
                     said = log.read().decode("utf-8", "replace").strip()
                     raise BrokerError(said.removeprefix("error: ") or "the broker ended without a message")
                 output += chunk
-        return output.decode().strip().removeprefix(READY_LINE)
+        return output.decode().splitlines()
 
     def command(self, do: str, **arguments: object) -> None:
         """Send a command to a broker that was started with `--commands`, and wait until it is executed.

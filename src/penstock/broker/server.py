@@ -17,9 +17,10 @@ import resource
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from enum import Enum
+from importlib import import_module
 from itertools import chain
 from typing import Final
 
@@ -41,10 +42,17 @@ from penstock.broker.transaction_log import NO_ID, TransactionLog
 from penstock.broker.transactions import TransactionCoordinator
 from penstock.clock import SystemClock
 from penstock.errors import ProcessorStateError
+from penstock.extras import what_is_missing
 from penstock.private_files import FILE_MODE, private_directory
 
 READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
 """The beginning of the line that the broker prints when it is ready; the address follows."""
+
+REGISTRY_LINE: Final = "Schema registry is ready: url="
+"""The beginning of the line before that one, if there is a schema registry; its URL follows."""
+
+Ready = Callable[[str, str | None], None]
+"""Takes the address (`host:port`) of the broker, and the URL of its schema registry, None if there is none."""
 
 _TICK_SECONDS: Final = 1.0
 """How often it is checked whether transactions take too long."""
@@ -67,7 +75,7 @@ class Input(Enum):
 
 def run(
     config: BrokerConfig,
-    on_ready: Callable[[str], None] | None = None,
+    on_ready: Ready | None = None,
     input: Input = Input.UNUSED,
     is_temporary: bool = False,
 ) -> None:
@@ -75,7 +83,7 @@ def run(
 
     Args:
         config: the broker's settings.
-        on_ready: called with the address (`host:port`) when clients can connect; prints a line if it is None.
+        on_ready: called when clients can connect; prints the line with the address if it is None.
         input: what standard input is for.
         is_temporary: whether the data directory is removed at the end.
 
@@ -91,8 +99,9 @@ def run(
                 shutil.rmtree(config.data_dir, ignore_errors=True)
 
 
-def _print_ready(address: str) -> None:
-    print(f"{READY_LINE}{address}", flush=True)
+def _print_ready(address: str, registry_url: str | None) -> None:
+    before = "" if registry_url is None else f"{REGISTRY_LINE}{registry_url}\n"
+    print(f"{before}{READY_LINE}{address}", flush=True)
 
 
 def _allow_open_files() -> None:
@@ -136,7 +145,7 @@ def _data_directory(config: BrokerConfig) -> Iterator[None]:
         os.close(descriptor)
 
 
-async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: Input) -> None:
+async def _serve(config: BrokerConfig, on_ready: Ready, input: Input) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -173,12 +182,13 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
         port: int = server.sockets[0].getsockname()[1]
         cluster_id = store.cluster_id
         state = BrokerState(config, store, producer_ids, topics, groups, transactions, quotas, host, port, cluster_id)
-        await server.start_serving()
-        closing_idle = loop.create_task(connections.close_idle())
-        ticking = loop.create_task(_tick(transactions))
-        keeping_logs = loop.create_task(LogManager(config, topics, SystemClock()).run())
-        on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
-        await stop.wait()
+        async with _schema_registry(config, topics, host) as registry_url:
+            await server.start_serving()
+            closing_idle = loop.create_task(connections.close_idle())
+            ticking = loop.create_task(_tick(transactions))
+            keeping_logs = loop.create_task(LogManager(config, topics, SystemClock()).run())
+            on_ready(f"[{host}]:{port}" if ":" in host else f"{host}:{port}", registry_url)
+            await stop.wait()
         server.close()
         closing_idle.cancel()
         ticking.cancel()
@@ -188,6 +198,20 @@ async def _serve(config: BrokerConfig, on_ready: Callable[[str], None], input: I
     finally:
         topics.close()
         store.close()
+
+
+@asynccontextmanager
+async def _schema_registry(config: BrokerConfig, topics: TopicRegistry, host: str) -> AsyncIterator[str | None]:
+    """Serve the schema registry, if there is to be one, for the time of the block; yields its URL."""
+    if config.schema_registry_port is None:
+        yield None
+        return
+    try:
+        registry = import_module("penstock.registry.server")
+    except ModuleNotFoundError as error:
+        raise BrokerError(f"the schema registry needs {what_is_missing(error, 'avro,ui')}") from error
+    async with registry.serving(topics, SystemClock(), host, config.schema_registry_port) as url:
+        yield url
 
 
 def _largest_producer_id(topics: TopicRegistry, transactions: TransactionCoordinator) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -11,6 +11,9 @@ from penstock.broker.config import BrokerConfig
 from penstock.broker.server import run
 from penstock.cli.common import DEFAULT_PORT, Verbose, err, set_verbose
 from penstock.config import StreamsConfig
+
+_REGISTRY_PORT: Final = 8081
+"""The port of Confluent's schema registry."""
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the embedded broker; 0 for a free one.")]
 
@@ -40,6 +43,18 @@ def broker(
             help="Age (ms) at which records are deleted, unless the topic sets it; -1: never.",
         ),
     ] = -1,
+    schema_registry: Annotated[
+        bool, typer.Option("--schema-registry", help="Also serve a schema registry, for Avro, JSON and Protobuf.")
+    ] = False,
+    schema_registry_port: Annotated[
+        int | None,
+        typer.Option(
+            "--schema-registry-port",
+            min=0,
+            max=65535,
+            help=f"Port of the schema registry, which it implies; 0 for a free one; default: {_REGISTRY_PORT}.",
+        ),
+    ] = None,
     verbose: Verbose = False,
 ) -> None:
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
@@ -47,8 +62,18 @@ def broker(
         set_verbose(True)
     directory = data_dir or default_data_directory(StreamsConfig())
 
-    def ready(address: str) -> None:
+    def ready(address: str, registry_url: str | None) -> None:
         err.print(f"Listening at {address}; data in {directory}. Ctrl-C stops it.")
+        if registry_url is not None:
+            err.print(f"The schema registry is {registry_url}.")
 
-    config = BrokerConfig(data_dir=directory, port=port, num_partitions=partitions, log_retention_ms=log_retention_ms)
+    if schema_registry and schema_registry_port is None:
+        schema_registry_port = _REGISTRY_PORT
+    config = BrokerConfig(
+        data_dir=directory,
+        port=port,
+        schema_registry_port=schema_registry_port,
+        num_partitions=partitions,
+        log_retention_ms=log_retention_ms,
+    )
     run(config, ready)

@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "redrive": "Write dead letters back to where they came from, each once.",
     "replay": "Replay an epoch of an application on Spark, optionally in a debugger. Writes nothing.",
     "mirror": "Copy topics to another cluster, each record once.",
-    "broker": "Run an embedded Kafka broker on this machine until Ctrl-C.",
+    "broker": "Run an embedded Kafka broker on this machine until Ctrl-C, optionally with a schema registry.",
     "topics": "Create, list, describe, change and delete topics.",
     "groups": "List, describe, reset and delete consumer groups.",
     "transactions": "List, describe and abort transactions, and find those that hang.",

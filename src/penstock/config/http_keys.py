@@ -26,7 +26,7 @@ HTTP_KEYS: Final = (
         whole(1),
         100,
         "low",
-        "Most open connections to the port of the pages, and to that of the metrics.",
+        "Most open connections to the port of the pages, to that of the metrics, and to that of a schema registry.",
     ),
     ConfigKey(
         "penstock.http.timeout.ms",

@@ -86,7 +86,7 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
             return self._serializer(value, self._context(topic, headers))
         except self.errors as error:
             _pass_on_if_away(error)
-            raise SerializationError(f"Cannot write {value!r:.100} to {topic!r}: {error}.") from error
+            raise SerializationError(f"Cannot write {value!r:.100} to {topic!r}: {self._reason(error)}.") from error
 
     def deserialize(self, topic: str, data: bytes, headers: Headers = ()) -> T:
         """Return the value; raises SerializationError if `data` is not of a schema that the registry knows."""
@@ -96,8 +96,18 @@ class SchemaRegistrySerde(Serde[T], Generic[T]):
             value: T = self._deserializer(data, self._context(topic, headers))
         except self.errors as error:
             _pass_on_if_away(error)
-            raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: {error}.") from error
+            raise SerializationError(f"Cannot read {data[:100]!r} from {topic!r}: {self._reason(error)}.") from error
         return value
+
+    def _reason(self, error: Exception) -> str:
+        url = str(self._registry.get("url"))
+        if isinstance(error, SchemaRegistryError) and url.startswith("mock://"):
+            return (
+                f"{url} is a registry in the memory of this process, which ends with it, and it does not have this "
+                "schema. For several processes, or a program that starts again, use a registry that they share: "
+                "`penstock broker --schema-registry` serves one at http://127.0.0.1:8081"
+            )
+        return str(error)
 
     def _context(self, topic: str, headers: Headers) -> SerializationContext:
         return SerializationContext(topic, self._field, list(headers))

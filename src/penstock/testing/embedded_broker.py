@@ -34,6 +34,8 @@ class EmbeddedBroker(BrokerProcess):
         port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a missing topic is created when a client asks for it.
+        schema_registry_port: TCP port of a schema registry beside it, whose address is `schema_registry_url`; 0 takes a
+            free one, which a restart keeps; None for no registry. It needs the extras `avro` and `ui`.
         arguments: more arguments of `python -m penstock.broker`, such as `--log-retention-ms`, `-1`.
     """
 
@@ -44,6 +46,7 @@ class EmbeddedBroker(BrokerProcess):
         port: int = 0,
         num_partitions: int = 1,
         auto_create_topics: bool = True,
+        schema_registry_port: int | None = None,
         arguments: Sequence[str] = (),
     ) -> None:
         self._temporary = None if directory is not None else _temporary_directory()
@@ -53,6 +56,7 @@ class EmbeddedBroker(BrokerProcess):
             port=port,
             num_partitions=num_partitions,
             auto_create_topics=auto_create_topics,
+            schema_registry_port=schema_registry_port,
             arguments=(*of_tests, *arguments),
         )
 

@@ -1,4 +1,4 @@
-"""Connections of uvicorn that end if their request, or the reader of the answer, takes too long; see
+"""A server of uvicorn whose connections end if their request, or the reader of the answer, takes too long; see
 `open_connections`.
 
 uvicorn itself limits only the time between two requests.
@@ -7,8 +7,12 @@ uvicorn itself limits only the time between two requests.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from penstock.application.open_connections import OpenConnections
@@ -63,10 +67,37 @@ class BoundedConnection(H11Protocol):
             self.others.is_answered(self)
 
 
-def connection_class(config: StreamsConfig) -> type[BoundedConnection]:
-    """Return the class of the connections of one server."""
+class BoundedServer(uvicorn.Server):
+    """A server that leaves signals to its program."""
 
-    class Connection(BoundedConnection):
-        others = OpenConnections[Any](config, "The port of the pages", lambda connection: connection.transport.abort())
+    def __init__(self, application: ASGIApp, config: StreamsConfig, name: str) -> None:
+        """Make a server of `application`; config: has the limits of its connections; name: of it, for the log."""
 
-    return Connection
+        class Connection(BoundedConnection):
+            others = OpenConnections[Any](config, name, lambda connection: connection.transport.abort())
+
+        async def close_late() -> None:
+            Connection.others.close_late()
+
+        super().__init__(
+            uvicorn.Config(
+                application,
+                http=Connection,
+                ws="none",
+                lifespan="off",
+                loop="asyncio",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                timeout_graceful_shutdown=1,
+                backlog=config["penstock.http.max.connections"],  # as many are accepted before one is closed
+                callback_notify=close_late,
+                timeout_notify=0,  # as often as uvicorn looks, every second
+            )
+        )
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none (uvicorn)."""
+        yield

@@ -39,9 +39,11 @@ class Guard:
     and names that the configuration allows are answered.
     """
 
-    def __init__(self, app: ASGIApp, allowed: Collection[str]) -> None:
-        """Stand before `app`. allowed: names by which others may ask, beside addresses and localhost."""
+    def __init__(self, app: ASGIApp, allowed: Collection[str], remedy: str) -> None:
+        """Stand before `app`. allowed: names by which others may ask, beside addresses and localhost; remedy: what to
+        do if they ask by another name."""
         self._app = app
+        self._remedy = remedy
         self._allowed = {"localhost", *(name.lower() for name in allowed)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -66,11 +68,7 @@ class Guard:
             await self._app(scope, receive, send_with_headers)
 
     def _refusal_of(self, host: str) -> PlainTextResponse:
-        return PlainTextResponse(
-            f"Not a name of this application: {host!r}. Ask by its address, or add the name to "
-            "penstock.ui.allowed.hosts.\n",
-            421,
-        )
+        return PlainTextResponse(f"Not a name of this application: {host!r}. {self._remedy}\n", 421)
 
     def _is_allowed(self, host: str) -> bool:
         name = host.partition("]")[0].removeprefix("[") if host.startswith("[") else host.partition(":")[0]

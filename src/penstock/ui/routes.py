@@ -51,6 +51,7 @@ limit_rate(_errors, up_to=logging.ERROR)  # an open page asks every few seconds
 _MOST_CALLS: Final = 8
 _MOST_LIVE_PAGES: Final = 32
 _MOST_FORM_BYTES: Final = 4_096
+_REMEDY: Final = "Ask by its address, or add the name to penstock.ui.allowed.hosts."
 _STATIC: Final = {
     "curves.js": "text/javascript",
     "ui.css": "text/css",
@@ -73,7 +74,7 @@ def application(answers: Answers, control: Control | None = None) -> Starlette:
     """Return what answers requests about one application. control: does what requests ask for; None for nothing."""
     return Starlette(
         routes=_Routes(answers, control).routes(),
-        middleware=[Middleware(Guard, allowed=_names(answers.config["penstock.ui.allowed.hosts"]))],
+        middleware=[Middleware(Guard, allowed=_names(answers.config["penstock.ui.allowed.hosts"]), remedy=_REMEDY)],
         exception_handlers={HTTPException: _refused, StreamsError: _failed, Exception: _broken},
     )
 

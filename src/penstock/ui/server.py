@@ -7,17 +7,14 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable
 from typing import Any, Final
-
-import uvicorn
 
 from penstock.application import ApplicationLife
 from penstock.application.comparison import Compare
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.ui.answers import Answers
-from penstock.ui.connections import connection_class
+from penstock.ui.connections import BoundedServer
 from penstock.ui.control import Control
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
@@ -45,24 +42,8 @@ class UiServer:
         self._socket = _listening(config["penstock.ui.host"], config["penstock.ui.port"])
         self._observer = Observer(streams)
         control = Control(streams, config) if config["penstock.ui.control"] else None
-        connections = connection_class(config)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                application(Answers(self._observer, config, compare), control),
-                http=connections,
-                ws="none",
-                lifespan="off",
-                loop="asyncio",
-                log_config=None,
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,
-                timeout_graceful_shutdown=1,
-                backlog=config["penstock.http.max.connections"],  # as many are accepted before one is closed
-                callback_notify=_calling(connections.others.close_late),
-                timeout_notify=0,  # as often as uvicorn looks, every second
-            )
-        )
+        pages = application(Answers(self._observer, config, compare), control)
+        self._server = BoundedServer(pages, config, "The port of the pages")
         self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
         if control is None:
             self._observer.start(f"{name}-observer")
@@ -92,13 +73,6 @@ class UiServer:
         self._server.should_exit = True
         self._thread.join(_CLOSE_SECONDS)
         self._socket.close()
-
-
-def _calling(call: Callable[[], None]) -> Callable[[], Awaitable[None]]:
-    async def notify() -> None:
-        call()
-
-    return notify
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -1,0 +1,136 @@
+"""Schemas and versions of subjects as Confluent writes them in JSON, and the errors of the REST API.
+
+Rule: two schemas are the same if type, references, metadata and rules are equal and their texts differ in nothing but
+white space and, in AVRO and JSON, the order of keys.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import Any, Final
+
+import msgspec
+
+from penstock.errors import StreamsError
+
+AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+TYPES: Final = (AVRO, JSON, "PROTOBUF")
+"""The types of schemas."""
+
+_MOST_VERSION: Final = 2**31 - 1
+
+
+class RefusedRequestError(StreamsError):
+    """A request is answered with an error of Confluent's REST API.
+
+    Args:
+        status: the status of HTTP.
+        code: the code of the API.
+        message: what was wrong, what was expected, and what to do.
+    """
+
+    def __init__(self, status: int, code: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """A version of a subject whose definitions a schema uses, under a name."""
+
+    name: str
+    subject: str
+    version: int
+
+
+class Schema(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A schema; AVRO has no type in JSON."""
+
+    schema: str
+    schema_type: str | None = None
+    references: tuple[Reference, ...] | None = None
+    metadata: dict[str, Any] | None = None
+    rule_set: dict[str, Any] | None = None
+
+    @property
+    def type(self) -> str:
+        """One of TYPES."""
+        return self.schema_type or AVRO
+
+    @property
+    def guid(self) -> str:
+        """An id that only depends on what the schema says."""
+        said = [self.type, self._comparable(), self.references or (), self.metadata, self.rule_set]
+        digest = hashlib.sha256(msgspec.json.encode(said, order="sorted")).digest()
+        return str(uuid.UUID(bytes=digest[:16]))
+
+    def _comparable(self) -> Any:
+        if self.type in (AVRO, JSON):
+            try:
+                return msgspec.json.decode(self.schema)
+            except (msgspec.DecodeError, RecursionError):
+                pass  # of a record that another program wrote to the topic
+        return self.schema.strip()
+
+
+class Version(Schema, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A version of a subject; deleted: softly, so that its id can still be read."""
+
+    subject: str
+    version: int
+    id: int
+    deleted: bool = False
+
+    def described(self) -> dict[str, Any]:
+        """Return it as the API shows it."""
+        shown: dict[str, Any] = {**msgspec.to_builtins(self), "guid": self.guid}
+        return shown
+
+
+class _Request(Schema, frozen=True, kw_only=True, rename="camel"):
+    id: int | None = None
+    version: int | None = None
+
+
+def requested_schema(body: bytes) -> Schema:
+    """Return the schema in the body of a request.
+
+    Raises:
+        RefusedRequestError: it is no such body, asks for an id or version of its own, or its type is not known.
+    """
+    try:
+        request = msgspec.json.decode(body, type=_Request)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise RefusedRequestError(422, 42201, f"The body of the request is not a schema in JSON: {error}.") from error
+    if request.type not in TYPES:
+        raise RefusedRequestError(422, 42201, f"Invalid schema type {request.type!r}: expected {', '.join(TYPES)}.")
+    if (request.id or 0) > 0 or (request.version or 0) > 0:
+        raise RefusedRequestError(
+            422,
+            42205,
+            "This registry gives ids and versions itself: it has no mode IMPORT. Leave id and version out.",
+        )
+    return Schema(
+        schema=request.schema,
+        schema_type=None if request.type == AVRO else request.type,
+        references=request.references or None,
+        metadata=request.metadata,
+        rule_set=request.rule_set,
+    )
+
+
+def version_number(text: str) -> int | None:
+    """Return the number of a version; None for the latest one.
+
+    Raises:
+        RefusedRequestError: it is neither a number from 1 to 2^31 - 1 nor `latest`.
+    """
+    if text in ("latest", "-1"):
+        return None
+    if text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= _MOST_VERSION:
+        return int(text)
+    raise RefusedRequestError(
+        422, 42202, f"The specified version {text!r:.40} is not a valid version: expected 1 to 2^31 - 1 or latest."
+    )

@@ -1,0 +1,57 @@
+"""The HTTP server of the registry, in the event loop of the broker."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from penstock.broker.errors import BrokerError
+from penstock.broker.topics import TopicRegistry
+from penstock.clock import Clock
+from penstock.config import StreamsConfig
+from penstock.registry.operations import Registry
+from penstock.registry.routes import application
+from penstock.registry.schemas import RefusedRequestError
+from penstock.registry.topic import SchemasTopic
+from penstock.ui.connections import BoundedServer
+
+
+@asynccontextmanager
+async def serving(topics: TopicRegistry, clock: Clock, host: str, port: int) -> AsyncIterator[str]:
+    """Serve for the time of the block; yields the URL for clients.
+
+    Args:
+        topics: the topics of the broker.
+        clock: the time of the records.
+        host: loopback address to listen on.
+        port: TCP port; 0 takes a free one.
+
+    Raises:
+        BrokerError: the port is in use, or the topic cannot be used.
+    """
+    registry = Registry(SchemasTopic(topics, clock))
+    try:
+        registry.state()
+    except RefusedRequestError as error:
+        raise BrokerError(f"the schema registry cannot start: {error}") from error
+    with _listening(host, port) as listening:
+        server = BoundedServer(application(registry), StreamsConfig(), "The port of the schema registry")
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
+        address = f"[{host}]" if ":" in host else host
+        try:
+            yield f"http://{address}:{listening.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await serving
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise BrokerError(
+            f"the schema registry cannot listen on {host}:{port}: {error.strerror or error}; choose another port with "
+            "--schema-registry-port, 0 for a free one"
+        ) from error
