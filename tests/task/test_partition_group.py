@@ -22,10 +22,14 @@ from tests.task.topologies import batch_of, sent, task_of
 Lanes = dict[tuple[str, int], list[int]]
 
 
+TOPICS = "cab"
+"""As the program reads them: of equal times, the first one begins."""
+
+
 def forwarding_topology() -> Topology:
     """All topics go to one topic as they are, so that the output shows the order in which records were taken."""
     topology = Topology()
-    for topic in "abc":
+    for topic in TOPICS:
         topology.add_source(topic.upper(), topic)
     topology.add_sink("K", "out", "A", "B", "C")
     return topology
@@ -44,7 +48,7 @@ def by_heads(lanes: Lanes) -> list[str]:
         return min(of_topic, key=lambda lane: (queues[lane][0][0], lane))
 
     waiting: PriorityQueue[tuple[int, str]] = PriorityQueue(itemgetter(0))
-    for topic in sorted({lane[0] for lane, queue in queues.items() if queue}):
+    for topic in sorted({lane[0] for lane, queue in queues.items() if queue}, key=TOPICS.index):
         waiting.offer((queues[first_lane(topic)][0][0], topic))
     taken = []
     while (head := waiting.poll()) is not None:
@@ -57,7 +61,7 @@ def by_heads(lanes: Lanes) -> list[str]:
 
 @given(
     st.dictionaries(
-        st.tuples(st.sampled_from("abc"), st.integers(0, 3)), st.lists(st.integers(0, 9), max_size=12), max_size=6
+        st.tuples(st.sampled_from(TOPICS), st.integers(0, 3)), st.lists(st.integers(0, 9), max_size=12), max_size=6
     )
 )
 def test_records_are_taken_by_the_smallest_head(lanes: Lanes) -> None:
@@ -68,7 +72,7 @@ def test_records_are_taken_by_the_smallest_head(lanes: Lanes) -> None:
     assert [value for _, _, value, _ in sent(task)] == by_heads(lanes)
 
 
-@given(st.dictionaries(st.sampled_from("ab"), st.tuples(st.lists(st.integers(0, 9)), st.integers(0, 12)), min_size=1))
+@given(st.dictionaries(st.sampled_from("cb"), st.tuples(st.lists(st.integers(0, 9)), st.integers(0, 12)), min_size=1))
 def test_records_come_in_the_same_order_where_a_task_waits_for_partitions_that_lag(
     topics: dict[str, tuple[list[int], int]],
 ) -> None:

@@ -5,11 +5,12 @@ Each lane of a topic partition is a queue, taken in its own order; among the que
 timestamp is next. Of partitions whose heads are equal, Kafka's `java.util.PriorityQueue` gives out one, and they take
 turns. Two methods follow this rule, and a host uses one of them. They differ in who begins:
 
-- `take` gives up all that is buffered. The first partition by topic and number begins, or the one whose turn it is if
-  records were held back: the order depends on the records alone, not on when they arrived. Of the lanes of a partition
-  with equal heads the first is taken. As long as no heads of several partitions are equal, taking heads one by one
-  gives the order of a stable sort by the largest timestamp that a queue has shown so far: this module does exactly
-  that. If nobody could tell the difference, the partitions are taken one after the other.
+- `take` gives up all that is buffered. The partition whose source the program makes first begins, of one source the
+  first by topic and number; or the one whose turn it is if records were held back. So the order depends on program and
+  records alone, not on when they arrived. Of the lanes of a partition with equal heads the first is taken. As long as
+  no heads of several partitions are equal, taking heads one by one gives the order of a stable sort by the largest
+  timestamp that a queue has shown so far: this module does exactly that. If nobody could tell the difference, the
+  partitions are taken one after the other.
 - `take_next` gives up one record, and others may arrive before the next call. The one that arrived first begins.
 
 Behind the last record of a partition that is awaited nothing is taken: the rest stays buffered.
@@ -117,7 +118,7 @@ class PartitionGroup:
 
     def __init__(
         self,
-        sources: Mapping[str, SourceNode],
+        sources: Sequence[SourceNode],
         default_extractor: TimestampExtractor,
         partition_times: Mapping[TopicPartition, int],
         takes_serialized: Callable[[SourceNode, int], bool],
@@ -138,7 +139,8 @@ class PartitionGroup:
         self._wall_clock = wall_clock
         self._mixes = mixes and not keep_source_records
         self._may_follow_each_other = may_follow_each_other
-        self._sources = dict(sources)
+        self._sources = {topic: source for source in sources for topic in source.spec.topics}
+        self._places = {source.name: place for place, source in enumerate(sources)}
         self._default_extractor = default_extractor
         self._takes_serialized = takes_serialized
         self._count_dropped = count_dropped
@@ -235,7 +237,7 @@ class PartitionGroup:
             return order
         # A record before the largest timestamp of its queue is taken directly after the one in front of it.
         begins = np.concatenate([batch.timestamps for _, batch in queues])[order] == times
-        first = sorted(range(len(partitions)), key=lambda number: self._recency(partitions[number]))
+        first = sorted(range(len(partitions)), key=lambda number: self._waits_behind(partitions[number]))
         turns = in_turns([times[begins & (numbers == number)].tolist() for number in range(len(partitions))], first)
         places = np.empty(len(order), np.int64)
         for number in range(len(partitions)):
@@ -243,8 +245,9 @@ class PartitionGroup:
             places[own] = np.flatnonzero(turns == number)[np.cumsum(begins[own]) - 1]
         return order[np.argsort(places, kind="stable")]
 
-    def _recency(self, partition: TopicPartition) -> int:
-        return self._recent.index(partition) if partition in self._recent else -1
+    def _waits_behind(self, partition: TopicPartition) -> tuple[int, int]:
+        recency = self._recent.index(partition) if partition in self._recent else -1
+        return recency, self._places[self._sources[partition.topic].name]
 
     def _may_follow(self, partitions: Iterable[TopicPartition]) -> bool:
         return self._may_follow_each_other(self._sources[partition.topic] for partition in partitions)

@@ -166,7 +166,7 @@ class StreamTask:
 
     def _make_group(self, config: StreamsConfig, checkpoint: TaskCheckpoint) -> PartitionGroup:
         return PartitionGroup(
-            {topic: source for source in self._topology.sources for topic in source.spec.topics},
+            self._topology.sources,
             config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
             checkpoint.partition_times,
             self._execution.takes_serialized,
