@@ -119,8 +119,8 @@ def test_poison_records_make_few_lines(caplog: pytest.LogCaptureFixture) -> None
     for _ in range(2):  # each driver logs its own records
         caplog.clear()
         with TopologyTestDriver(builder.build(), config) as driver:
-            topic = driver.create_input_topic("in", Serdes.string(), Serdes.string())
+            topic = driver.create_input_topic("in", Serdes.string(), Serdes.bytes())
             with caplog.at_level(logging.WARNING):
                 for number in range(50):
-                    topic.pipe_input("key", f"no number {number}")
+                    topic.pipe_input("key", b"no number %d" % number)
         assert len(caplog.records) == 1
