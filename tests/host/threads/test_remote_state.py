@@ -78,7 +78,7 @@ class RemoteWords:
         finally:
             assert host.close(60_000)
         assert listening.error is None
-        self.settings["penstock.state.remote.interval.ms"] = 10_000_000
+        self.settings["penstock.state.remote.interval.ms"] = 100_000_000  # also for a snapshot of 13 hours ago
 
     def reads_back(self, counts: dict[str, int]) -> bool:
         """Return whether the newest snapshots have these counts."""
