@@ -19,3 +19,15 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature | None:
         return inspect.signature(function)
     except (TypeError, ValueError):
         return None
+
+
+def misfit(function: Callable[..., Any], *arguments: Any) -> str | None:
+    """Return why `function` cannot be called with `arguments`; None if it can, or if it is a built-in without a
+    signature."""
+    signature = signature_of(function)
+    try:
+        if signature is not None:
+            signature.bind(*arguments)
+    except TypeError as error:
+        return str(error)
+    return None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from penstock.signatures import signature_of
+from penstock.signatures import misfit, signature_of
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
@@ -30,14 +30,10 @@ def checked_items(function: Callable[..., Any], form: str) -> Callable[..., Any]
     if not callable(function):
         raise TypeError(f"Expected a function {form}, got {function!r}.")
     _check_plain(function, role)
-    signature = signature_of(function)
-    if signature is not None:
-        try:
-            signature.bind(*filter(None, arguments.rstrip(")").split(", ")))
-        except TypeError as error:
-            raise TypeError(
-                f"The {role} cannot be called as {form}: {_shown(function, signature)} does not fit ({error})."
-            ) from None
+    if (why := misfit(function, *filter(None, arguments.rstrip(")").split(", ")))) is not None:
+        raise TypeError(
+            f"The {role} cannot be called as {form}: {_name(function)}{signature_of(function)} does not fit ({why})."
+        )
     return function
 
 

@@ -18,7 +18,7 @@ from penstock.processor.value_transformer import (
     ValueTransformerWithKeySupplier,
 )
 from penstock.processor.wrapper import ProcessorWrapper
-from penstock.signatures import signature_of
+from penstock.signatures import misfit, signature_of
 from penstock.state.api import StoreBuilder
 
 SupplierLike = ProcessorSupplier | Callable[[], Processor]
@@ -147,28 +147,20 @@ def _check(supplier: object, get: Callable[[], object], expected: type[Processor
 
 
 def _check_no_arguments(make: Callable[[], object], expected: type[Processor] | type[FixedKeyProcessor]) -> None:
-    signature = signature_of(make)
-    try:
-        if signature is not None:
-            signature.bind()
-    except TypeError as error:
+    if (why := misfit(make)) is not None:
         raise TypeError(
             f"Expected a callable without arguments that returns a new {expected.__name__}, got {function_line(make)} "
-            f"({error}): write a subclass of {expected.__name__} and give that, or `lambda: MyProcessor(...)`."
-        ) from None
+            f"({why}): write a subclass of {expected.__name__} and give that, or `lambda: MyProcessor(...)`."
+        )
 
 
 def _check_process(processor: Processor | FixedKeyProcessor) -> None:
     """Raise TypeError unless `process` takes one record, at once."""
     name, process = type(processor).__qualname__, processor.process
-    signature = signature_of(process)
-    try:
-        if signature is not None:
-            signature.bind(None)
-    except TypeError as error:
+    if (why := misfit(process, None)) is not None:
         raise TypeError(
-            f"{name} must define process(self, record): {name}.process{signature} does not fit ({error})."
-        ) from None
+            f"{name} must define process(self, record): {name}.process{signature_of(process)} does not fit ({why})."
+        )
     if inspect.isgeneratorfunction(process):
         raise TypeError(
             f"{name}.process is a generator function, whose code would not run: send records on with "

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from penstock.errors import StreamsError
 from penstock.processor.api import PunctuationType, Punctuator
 from penstock.record import NO_TIMESTAMP
-from penstock.signatures import signature_of
+from penstock.signatures import misfit
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.task_checkpoint import ScheduleState
 
@@ -26,18 +26,12 @@ def check_schedule(type: Any, callback: Any, node: str) -> None:
     if not isinstance(type, PunctuationType):
         listed = " or ".join(map(str, PunctuationType))
         raise TypeError(f"Expected {listed} for the punctuator of {node}, got {type!r}.")
-    signature = signature_of(callback) if callable(callback) else None
-    if signature is None and callable(callback):
-        return  # a built-in without a signature
-    try:
-        if signature is None:
-            raise TypeError("it is no function")
-        signature.bind(0)
-    except TypeError as error:
+    why = misfit(callback, 0) if callable(callback) else "it is no function"
+    if why is not None:
         raise TypeError(
             f"The punctuator of {node} cannot be called as punctuator(time_ms): "
-            f"{getattr(callback, '__qualname__', repr(callback)):.100} does not fit ({error})."
-        ) from None
+            f"{getattr(callback, '__qualname__', repr(callback)):.100} does not fit ({why})."
+        )
 
 
 @dataclass(eq=False)
