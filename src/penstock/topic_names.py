@@ -1,4 +1,4 @@
-"""Which names topics may have, and what begins those of an application's own topics (Kafka class: Topic)."""
+"""Which names topics may have (Kafka class: Topic)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import re
 from typing import Final
 
 MAX_LENGTH: Final = 249
+"""The most characters of a name."""
+
 LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+")
+"""What a name consists of."""
 
 
 def why_illegal(name: str) -> str | None:

@@ -8,10 +8,9 @@ from typing import Annotated, Final
 import typer
 
 from penstock import savepoints
-from penstock.cli.clients import ServersOfProgram, with_default_servers
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
-from penstock.cli.program import load_program
-from penstock.host.open import keeps_checkpoint
+from penstock.cli.program import load_program, with_servers_of_state
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
 
@@ -39,9 +38,8 @@ def diff(
     overrides = parsed_settings(config, servers=servers)
     program = load_program(file)
     configured = program.configured(overrides)
-    if new is None and not keeps_checkpoint(configured):
-        configured = with_default_servers(configured)
     if new is None:
+        configured = with_servers_of_state(configured)
         evolution = savepoints.diff(program.topology, checkpoint or configured, configured)
     else:
         changed = load_program(new)

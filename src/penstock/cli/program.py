@@ -17,8 +17,10 @@ from traceback import walk_tb
 from typing import Any, TypeAlias
 
 from penstock.application.loading import without_running
+from penstock.cli.clients import with_default_servers
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.open import keeps_checkpoint
 from penstock.named_topologies import NamedTopology
 from penstock.plan.topology import Topology
 from penstock.plan.user_lines import calling_line
@@ -110,6 +112,12 @@ def load_program(path: Path) -> Program:
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
     files = {**modules_beside(path), str(path): own}
     return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config, files)
+
+
+def with_servers_of_state(config: StreamsConfig) -> StreamsConfig:
+    """Return the configuration of a program whose state is read: with the default brokers if brokers have the state and
+    it names none."""
+    return config if keeps_checkpoint(config) else with_default_servers(config)
 
 
 def _refusal(path: Path) -> ProgramError:

@@ -15,9 +15,9 @@ import typer
 from rich.table import Table
 
 from penstock.application.store_entries import Entry, Selection, StoreEntries, plain
-from penstock.cli.clients import ServersOfProgram, with_default_servers
+from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import Settings, err, out, parsed_settings
-from penstock.cli.program import load_program
+from penstock.cli.program import load_program, with_servers_of_state
 from penstock.cli.run import File
 from penstock.host.api import Staleness, StateQueries
 from penstock.host.open import keeps_checkpoint, open_durable_state
@@ -47,9 +47,7 @@ def query(
     """Show what a store of a program holds, one line per entry with key and value, as of the newest commit in the
     checkpoint, or on threads as of the end of the changelog topics. The program may run or not."""
     program = load_program(file)
-    settings = program.configured(parsed_settings(config, servers=servers))
-    if not keeps_checkpoint(settings):
-        settings = with_default_servers(settings)
+    settings = with_servers_of_state(program.configured(parsed_settings(config, servers=servers)))
     with open_durable_state(program.topology, settings) as state:
         staleness = state.staleness()
         if store is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -22,15 +21,13 @@ from penstock.durations import LATEST_MS
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
+from penstock.topic_names import why_illegal
 
 _POLL_MS = 200
 _POLL_RECORDS = 1000
 
 _FIELDS: Final = ("key", "value", "timestamp", "headers")
 """What `produce --json` takes from a line."""
-
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-"""A name that a topic can have; the broker names what is wrong with others."""
 
 _NO_HEADERS: Final = "NO_HEADERS"
 """What stands for no headers, as in kafka-console-consumer."""
@@ -165,7 +162,7 @@ def _check_exists(config: StreamsConfig, topic: str, create: bool) -> None:
         if create and topic not in topics:
             admin.create_topics([NewTopic(topic)])
             err.print(f"Created topic {topic}.", markup=False)
-        elif topic not in topics and _LEGAL_NAME.fullmatch(topic) and any(not each.startswith("__") for each in topics):
+        elif topic not in topics and why_illegal(topic) is None and any(not each.startswith("__") for each in topics):
             raise _unknown(admin, config, topic, topics, f"`--create` or `penstock topics create {topic}` creates it.")
     finally:
         admin.close()
