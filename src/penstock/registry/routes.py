@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from penstock.registry.operations import LEVEL, MODE, Registry, Setting
 from penstock.registry.schemas import TYPES, RefusedRequestError, Schema, Version, requested_schema, version_number
-from penstock.ui.guard import Guard, is_from_other_site
+from penstock.ui.guard import Guard, bounded_body, is_from_other_site
 
 T = TypeVar("T")
 
@@ -84,12 +84,7 @@ async def _body(request: Request) -> bytes:
     type_ = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if not type_.startswith("application/") or not type_.endswith("json"):
         raise HTTPException(415, f"the type of the body is {type_!r}, expected {_CONTENT_TYPE}")
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise HTTPException(413, f"the body has more than {MOST_BYTES} bytes")
-    return body
+    return await bounded_body(request, MOST_BYTES, f"the body has more than {MOST_BYTES} bytes")
 
 
 async def _schema(request: Request) -> Schema:

@@ -7,6 +7,8 @@ from collections.abc import Collection
 from typing import Final
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,6 +20,16 @@ def is_from_other_site(headers: Headers) -> bool:
         return site not in ("same-origin", "none")
     origin: str = headers.get("origin", "null")  # what browsers send where a page has no referrer, as these
     return origin != "null" and origin.partition("://")[2] != headers.get("host")
+
+
+async def bounded_body(request: Request, most_bytes: int, refusal: str) -> bytes:
+    """Return the body of a request; raises HTTPException, which says `refusal`, if it has more bytes."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > most_bytes:
+            raise HTTPException(413, refusal)
+    return body
 
 
 HEADERS: Final = {

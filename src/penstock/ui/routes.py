@@ -35,7 +35,7 @@ from penstock.log_limits import limit_rate
 from penstock.ui import schema
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError, Target
-from penstock.ui.guard import HEADERS, Guard, is_from_other_site
+from penstock.ui.guard import HEADERS, Guard, bounded_body, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
 from penstock.ui.pages import Pages
 from penstock.ui.pages.control import outcome_of
@@ -256,12 +256,8 @@ def _target(parameters: Parameters) -> Target:
 
 async def _body(request: Request) -> bytes:
     """Return what a form sends; raises HTTPException if it is more than a form of these pages has."""
-    body = b""
-    async for part in request.stream():
-        body += part
-        if len(body) > _MOST_FORM_BYTES:
-            raise HTTPException(413, f"The form is too large: expected up to {_MOST_FORM_BYTES} bytes.")
-    return body
+    refusal = f"The form is too large: expected up to {_MOST_FORM_BYTES} bytes."
+    return await bounded_body(request, _MOST_FORM_BYTES, refusal)
 
 
 def _static(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
