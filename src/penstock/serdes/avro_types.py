@@ -6,6 +6,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ _UNIONS = (typing.Union, types.UnionType)
 
 def has_choices(type_: Any) -> bool:
     """Return whether a type has a union of several classes of records."""
-    return _has_choices(type_, set())
+    return _known_choices(type_)
 
 
 def check_type(type_: Any) -> None:
@@ -36,6 +37,11 @@ def converter(type_: Any) -> Callable[[Any], Any]:
     return lambda value: msgspec.convert(value, type_)
 
 
+@lru_cache(maxsize=1024)
+def _known_choices(type_: Any) -> bool:
+    return _has_choices(type_, set())
+
+
 def _has_choices(type_: Any, seen: set[Any]) -> bool:
     arguments = typing.get_args(type_)
     if typing.get_origin(type_) in _UNIONS and sum(map(_is_class_of_records, arguments)) > 1:
@@ -43,8 +49,13 @@ def _has_choices(type_: Any, seen: set[Any]) -> bool:
     inner: tuple[Any, ...] = tuple(each for each in arguments if each is not Ellipsis)
     if _is_class_of_records(type_) and type_ not in seen:
         seen.add(type_)
-        inner = tuple(typing.get_type_hints(type_).values())
+        inner = tuple(_hints(type_).values())
     return any(_has_choices(each, seen) for each in inner)
+
+
+@lru_cache(maxsize=1024)
+def _hints(type_: Any) -> Mapping[str, Any]:
+    return typing.get_type_hints(type_)
 
 
 def _is_class_of_records(type_: Any) -> bool:
@@ -88,7 +99,7 @@ def _made_of_union(arguments: tuple[Any, ...], value: Any) -> Any:
 
 
 def _made_object(type_: Any, value: Any) -> Any:
-    hints, fields = typing.get_type_hints(type_), {}
+    hints, fields = _hints(type_), {}
     for field, name in (field_names(type_) or {}).items():
         if name in value:
             fields[name if is_model(type_) else field] = _made(hints[field], value[name])

@@ -41,7 +41,7 @@ def is_model(type_: Any) -> bool:
 
 def field_names(kind: Any) -> Mapping[str, str] | None:
     """Return the fields of a class of records, and the name by which each is written; None for any other class."""
-    return _field_names(kind)
+    return _field_names(kind)  # type checkers do not take a class for the hashable argument of a cache
 
 
 @lru_cache(maxsize=1024)
