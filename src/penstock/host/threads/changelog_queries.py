@@ -110,13 +110,12 @@ class _RestoredTasks:
                 f"Store {store} has no changelog topic: only the processes that run the application can read it, by "
                 "KafkaStreams.store, query and table."
             )
-        ends = self._ends(places)
+        ends, begins = self._ends(places), self._admin.beginning_offsets(list(places.values()))
         for task, partition in places.items():
             stores = {store: self._layout.spec(task).stores[store]}
             copy = ChangelogCopy(stores, {store: partition}, self._layout.config, base := self.open_base(task))
-            (begin,) = self._admin.beginning_offsets([partition]).values()
-            if begin < ends[partition]:
-                for batch in self._fetcher.fetch(partition, begin, ends[partition], read_committed=True):
+            if begins[partition] < ends[partition]:
+                for batch in self._fetcher.fetch(partition, begins[partition], ends[partition], read_committed=True):
                     copy.apply(store, batch, int(batch.offsets[-1]) + 1)
             metadata = copy.stamp.processor_metadata
             snapshot = StandbySnapshot(task, stores, self._layout.config, base.snapshot(), metadata)
