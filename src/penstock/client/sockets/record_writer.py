@@ -61,11 +61,6 @@ class RecordWriter:
         """Whether it has written to a partition under the current producer id and epoch."""
         return bool(self._sequences)
 
-    @property
-    def is_in_transaction(self) -> bool:
-        """Whether the open transaction includes a partition that it has added."""
-        return bool(self._added)
-
     def write(self, partition: TopicPartition, batch: RecordBatch) -> tuple[int, int]:
         """Append `batch`, which becomes one batch of the log.
 
@@ -107,8 +102,8 @@ class RecordWriter:
         """Take that the transaction has ended."""
         self._added.clear()
 
-    def continue_as(self, producer: tuple[int, int] | None) -> None:
-        """Take that the producer has another id and epoch from now on; None for those that the brokers give."""
+    def continue_as(self, producer: tuple[int, int]) -> None:
+        """Take that the producer has another id and epoch from now on."""
         self._producer = producer
         self._sequences.clear()
         self._added.clear()
