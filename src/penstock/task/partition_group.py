@@ -227,11 +227,8 @@ class PartitionGroup:
             return np.arange(sum(len(batch) for _, batch in queues))
         heads = np.concatenate([running_maximum(batch.timestamps) for _, batch in queues])
         order = np.argsort(heads, kind="stable")
-        partitions = sorted({lane.partition for lane, _ in queues})
-        numbers = np.repeat(
-            [partitions.index(lane.partition) for lane, _ in queues], [len(batch) for _, batch in queues]
-        )[order]
-        times = heads[order]
+        partitions, numbers = _numbered(queues)
+        times, numbers = heads[order], numbers[order]
         is_shared = (times[1:] == times[:-1]) & (numbers[1:] != numbers[:-1])
         if not is_shared.any() or self._may_follow(partitions):
             return order
@@ -341,8 +338,8 @@ class PartitionGroup:
         source_records: Mapping[Lane, RecordBatch],
     ) -> Iterator[Run | MixedRun]:
         lengths = [len(batch) for _, batch in queues]
-        partitions = sorted({lane.partition for lane, _ in queues})
-        numbers = np.repeat([partitions.index(lane.partition) for lane, _ in queues], lengths)[order]
+        partitions, numbers = _numbered(queues)
+        numbers = numbers[order]
         if self._may_follow(partitions):
             one_by_one = np.argsort(numbers, kind="stable")
             order, numbers = order[one_by_one], numbers[one_by_one]
@@ -448,6 +445,13 @@ def in_turns(times: Sequence[Sequence[int]], first: Sequence[int]) -> Int64Array
         if following is not None:
             heads.offer((following, number))
     return np.array(turns, np.int64)
+
+
+def _numbered(queues: Sequence[tuple[Lane, RecordBatch]]) -> tuple[list[TopicPartition], Int64Array]:
+    """Return the partitions of `queues`, and for each row the number of its partition among them."""
+    partitions = sorted({lane.partition for lane, _ in queues})
+    numbers = [partitions.index(lane.partition) for lane, _ in queues]
+    return partitions, np.repeat(np.array(numbers, np.int64), [len(batch) for _, batch in queues])
 
 
 def _within(
