@@ -186,14 +186,11 @@ class TopologyTestDriver:
 
     def get_state_store(self, name: str) -> StateStore | None:
         """Return the store `name`, None if there is none; raises ValueError for a kind with its own method."""
-        store = self._host.stores().get(name)
-        for kind, (_, shown, method) in _KINDS.items():
-            if isinstance(store, kind):
-                raise ValueError(f"Store {name} is a {shown} and should be accessed via `{method}()`")
-        return store
+        return self._store_of(name, family=None)
 
-    def _store_of(self, name: str, family: str) -> StateStore | None:
-        """Return the store `name`, None if there is none; raises ValueError for one of another family."""
+    def _store_of(self, name: str, family: str | None) -> StateStore | None:
+        """Return the store `name`, None if there is none; raises ValueError for one of another family, which those
+        without a method of their own do not have."""
         store = self._host.stores().get(name)
         for kind, (found, shown, method) in _KINDS.items():
             if isinstance(store, kind) and found != family:
