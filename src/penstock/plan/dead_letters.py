@@ -14,6 +14,7 @@ from penstock.plan.user_lines import made_at
 _log = logging.getLogger(__name__)
 
 READ_DEAD_LETTERS = "penstock.read.dead.letters"
+"""The configuration that lets sources read the topic."""
 
 
 def unread_dead_letters(config: StreamsConfig) -> frozenset[str]:

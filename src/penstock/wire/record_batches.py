@@ -25,6 +25,8 @@ MAGIC: Final = 2
 """The number of the format."""
 
 CHECKSUM_AT: Final = 17
+"""Where the checksum is."""
+
 CHECKSUMMED_FROM: Final = 21
 """Where the region begins that the checksum covers."""
 
