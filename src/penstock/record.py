@@ -55,7 +55,7 @@ class Record(Generic[K, V]):
 
     def __init__(self, key: K, value: V, timestamp: int, headers: Headers = ()) -> None:
         """Make a record; `timestamp` is in ms since the epoch. Raises StreamsError when it is negative, TypeError for
-        one that is no whole number, and for headers that are not pairs."""
+        one that is not a whole number, and for headers that are not pairs."""
         if timestamp.__class__ is not int or not 0 <= timestamp <= LATEST_MS:
             timestamp = timestamp_ms(timestamp, "the timestamp of a record")
             if timestamp < 0:

@@ -8,7 +8,7 @@ import time
 from typing import Final
 
 _CLOSE_TIMEOUT_MS: Final = 10_000
-"""How long the end of a program waits for all applications that it closes because nobody has."""
+"""How long the end of a program waits for all applications that it closes because they are still open."""
 
 _TEST_RUNNERS: Final = ("_pytest", "unittest.case", "unittest.suite", "doctest")
 """Modules that call tests."""
@@ -26,7 +26,7 @@ def is_in_a_test() -> bool:
 
 
 def ended_with(is_of_a_test: bool) -> str | None:
-    """Return why an application that nobody has closed must not keep the program alive; None if it may.
+    """Return why an application that is still open must not keep the program alive; None if it may.
 
     Call it at the end of the program. is_of_a_test: whether a test has started the application.
     """

@@ -1,4 +1,4 @@
-"""What streams, tables and groups answer to what Python programs try with a collection, or with Kafka's names.
+"""Errors of streams, tables and groups for what Python programs do with collections, and for Kafka's names.
 
 Type checkers do not see this module's methods: for them, such code stays an error.
 """

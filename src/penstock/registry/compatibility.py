@@ -26,12 +26,12 @@ LEVELS: Final = (NONE, *(f"{way}{all}" for way in ("BACKWARD", "FORWARD", "FULL"
 """The levels of compatibility."""
 
 _TROUBLE: Final = (avro.errors.AvroException, ValueError, TypeError, AttributeError, LookupError, RecursionError)
-"""What the library raises for texts that are no schemas."""
+"""What the library raises for texts that are not schemas."""
 
 Definitions = tuple[str, ...]
 """The texts of the schemas that a schema refers to."""
 
-# A logical type that the library does not know is no error: the type below it counts.
+# A logical type that the library does not know is not an error: the type below it counts.
 warnings.filterwarnings("ignore", category=avro.errors.IgnoredLogicalType)
 
 

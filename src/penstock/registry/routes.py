@@ -129,7 +129,7 @@ def _page(request: Request, items: Sequence[T]) -> Sequence[T]:
 
 
 def _shown(request: Request, versions: Sequence[Version]) -> list[Version]:
-    """Return the versions of which a list shall tell."""
+    """Return the versions that a list includes."""
     only_deleted = _is_set(request, "deletedOnly", "deleted_only")
     return [version for version in versions if version.deleted or not only_deleted]
 

@@ -98,7 +98,7 @@ def requested_schema(body: bytes) -> Schema:
     """Return the schema in the body of a request.
 
     Raises:
-        RefusedRequestError: it is no such body, asks for an id or version of its own, or its type is not known.
+        RefusedRequestError: the body is not a schema, asks for an id or version of its own, or its type is not known.
     """
     try:
         request = msgspec.json.decode(body, type=_Request)

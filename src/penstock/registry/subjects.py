@@ -1,6 +1,6 @@
 """What the topic `_schemas` says: subjects with their versions, ids of schemas, levels and modes.
 
-Rules: nothing changes but by a record of the topic. An id belongs to one schema for ever: when a version is removed
+Rules: state changes only through records of the topic. An id belongs to one schema for ever: when a version is removed
 for good, a record keeps the largest id so far.
 """
 

@@ -1,7 +1,7 @@
 """Recognises topics whose keys are in the partitions that CRC32 chooses, the default of librdkafka's producers, among
 those that meet records of a repartition topic, where murmur2 chooses: then equal keys are in different tasks.
 
-It looks at the first keys of each partition, and no longer than until it knows.
+It looks at the first keys of each partition, and stops as soon as it knows.
 """
 
 from __future__ import annotations

@@ -430,7 +430,7 @@ def in_turns(times: Sequence[Sequence[int]], first: Sequence[int]) -> Int64Array
     """Return the number of the queue from which each head is taken.
 
     Args:
-        times: of each queue, the ascending times of its heads.
+        times: of each queue, the ascending times (ms) of its heads.
         first: the numbers of the queues, in the order in which they wait.
     """
     left = [iter(each) for each in times]

@@ -39,7 +39,7 @@ class SharedValues:
     """What the nodes of a task do to the values of one input record."""
 
     def __init__(self, task: TaskContext) -> None:
-        """Watch no node yet."""
+        """Start without watched nodes."""
         self._task = task
         self._metadata: RecordMetadata | None = None
         self._seen: dict[int, _Seen] = {}

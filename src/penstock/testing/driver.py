@@ -98,7 +98,7 @@ class TopologyTestDriver:
             auto_advance_ms: by how much each such record is later than the one before.
 
         Raises:
-            TypeError: the topic is None, or a serde is none.
+            TypeError: the topic is None, or a serde is not a Serde.
             ValueError: auto_advance_ms is negative.
         """
         self._serdes.check(topic, key_serde, value_serde, SourceSpec)
@@ -108,7 +108,7 @@ class TopologyTestDriver:
         return TestInputTopic(self, topic, key_serde, value_serde, start, advance_ms)
 
     def create_output_topic(self, topic: str, key_serde: Serde, value_serde: Serde) -> TestOutputTopic[Any, Any]:
-        """Return a topic to read results from; raises TypeError if the topic is None, or a serde is none.
+        """Return a topic to read results from; raises TypeError if the topic is None, or a serde is not a Serde.
 
         The log warns of serdes that take numbers for something else: the topology writes them with other ones.
         """

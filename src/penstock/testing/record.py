@@ -17,7 +17,7 @@ class TestRecord(Generic[K, V]):
     """A record to pipe in, or one that was read (Kafka class: TestRecord).
 
     timestamp: ms since the epoch; None in a record to pipe in: the time of the input topic. Raises ValueError when it
-    is negative, TypeError when it is no whole number.
+    is negative, TypeError when it is not a whole number.
     """
 
     __test__: ClassVar[bool] = False  # pytest takes classes named Test... for tests

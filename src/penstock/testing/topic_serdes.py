@@ -25,7 +25,7 @@ class TopicSerdes:
         self._config = config.overridden(built.config_overrides)
 
     def check(self, topic: str, key_serde: Serde, value_serde: Serde, node_kind: type[SourceSpec | SinkSpec]) -> None:
-        """Raise TypeError for what is no topic or no serde, and warn of serdes that take numbers for something else.
+        """Raise TypeError unless the topic is named and both serdes are serdes; warn of serdes that misread numbers.
 
         node_kind: whether the topology reads the topic or writes it.
         """

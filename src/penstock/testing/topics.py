@@ -103,7 +103,7 @@ class TestInputTopic(Generic[K, V]):
 
         Raises:
             ValueError: the topology does not read the topic, or the timestamp is negative.
-            TypeError: the timestamp is no whole number, such as the float seconds of time.time().
+            TypeError: the timestamp is not a whole number, such as the float seconds of time.time().
             StreamsError: a processor failed.
         """
         if isinstance(key, TestRecord):

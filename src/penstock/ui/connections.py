@@ -99,5 +99,5 @@ class BoundedServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Capture none (uvicorn)."""
+        """Leave signals alone (uvicorn)."""
         yield

@@ -1,4 +1,4 @@
-"""Records with timestamp 0, which librdkafka cannot write: to it 0 means none, and it writes the current time instead.
+"""Records with timestamp 0, which librdkafka cannot write: it takes 0 for no timestamp, and writes the current time.
 
 Each part of an output that has such a record is written without librdkafka, by `RecordWriter`. Rules:
 - The records of a partition keep their order: what librdkafka has of it is written before.
@@ -61,7 +61,7 @@ def has_time_zero(output: PartitionBatch) -> bool:
 
 
 def nothing_written(partition: TopicPartition, end: int) -> None:
-    """Take the offset after the last record that was written, where nobody asks for it."""
+    """Ignore the offset after the last record that was written."""
 
 
 class TimeZero:
@@ -100,7 +100,7 @@ class TimeZero:
         try:
             return list(_written_rows(self.writer(), output, self._written))
         except BaseException:
-            self.close()  # nobody knows which sequence number is the next
+            self.close()  # the next sequence number is unknown
             raise
 
     def writer(self) -> RecordWriter:
@@ -244,7 +244,7 @@ class _ReportedEpoch:
 
 
 def _ignore(text: str) -> None:
-    """Take statistics for which nobody has asked."""
+    """Ignore the statistics."""
 
 
 def _written_rows(

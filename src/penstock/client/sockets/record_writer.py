@@ -1,8 +1,8 @@
 """Writes records to partitions in batches of Penstock's own codec, alone or in the open transaction of another client.
 
-librdkafka cannot write every record: to it, a timestamp of 0 means none. Rules:
-- The sequence numbers of a partition begin at 0 for each producer id and epoch. So nobody else writes to a partition
-  under the same id and epoch.
+librdkafka cannot write every record: it takes 0 for no timestamp. Rules:
+- The sequence numbers of a partition begin at 0 for each producer id and epoch. So no other client writes to a
+  partition under the same id and epoch.
 - A request that is repeated has the same sequence numbers: the broker appends its records once.
 """
 
@@ -68,7 +68,7 @@ class RecordWriter:
             The error code of a refusal, or that of none; and the offset after its last record.
 
         Raises:
-            RetriableError: the brokers did not answer in time; nobody knows whether the records were written.
+            RetriableError: the brokers did not answer in time; it is unknown whether the records were written.
             UnknownTopicOrPartitionError: the partition does not exist.
             KafkaError: the transactional id is unknown, or a right is missing.
         """

@@ -80,7 +80,7 @@ class _RestoredTasks:
         return None
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return none: no task runs here."""
+        """Return an empty list: no task runs here."""
         return []
 
     def untap(self, node: str) -> None:

@@ -189,7 +189,7 @@ class StateChanges:
     refused: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return it in lines; none if nothing changes."""
+        """Return one line for each change; empty if nothing changes."""
         if self.refused:
             return [f"REFUSED: {reason}" for reason in self.refused]
         if not self.new and not self.differences:
