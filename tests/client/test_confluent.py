@@ -287,6 +287,25 @@ def test_a_consumer_takes_up_pauses_and_gives_up_partitions_one_by_one(config: S
         following.close()
 
 
+@pytest.mark.parametrize("takes", [ConfluentConsumer.incremental_assign, ConfluentConsumer.assign])
+def test_a_partition_that_was_paused_is_read_when_it_is_taken_again(
+    config: StreamsConfig, topic: str, takes: Callable[[ConfluentConsumer, dict[TopicPartition, int]], None]
+) -> None:
+    partition = TopicPartition(topic, 0)
+    write(config, topic, 5, partition=0)
+    following = ConfluentConsumer(config)
+    try:
+        following.incremental_assign({partition: 0})
+        assert offsets_read(following, 5) == {partition: [0, 1, 2, 3, 4]}
+        following.pause([partition])
+        if takes is ConfluentConsumer.incremental_assign:
+            following.incremental_unassign([partition])
+        takes(following, {partition: 2})
+        assert offsets_read(following, 3) == {partition: [2, 3, 4]}
+    finally:
+        following.close()
+
+
 def offsets_read(following: ConfluentConsumer, count: int, most: int = 100) -> dict[TopicPartition, list[int]]:
     """Poll until `count` records have come, at most `most` with each poll, and return their offsets."""
     found: dict[TopicPartition, list[int]] = {}

@@ -233,7 +233,8 @@ class Consumer(Protocol):
         ...
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
-        """Return no more records of these partitions until `resume`, but for those that have arrived already."""
+        """Return no more records of these partitions until `resume`, but for those that have arrived already. A pause
+        ends when a partition is given up."""
         ...
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:

@@ -60,6 +60,7 @@ class ConfluentConsumer:
         self._looked_up: set[str] = set()
         self._reached: dict[TopicPartition, int] = {}
         self._epochs: dict[TopicPartition, int] = {}
+        self._paused: set[TopicPartition] = set()
         self._pending: deque[Message] = deque()
         """An error that was not raised yet, for records came before it, and what came after it; less than one poll."""
         self._record_bytes = _ASSUMED_BYTES
@@ -69,6 +70,7 @@ class ConfluentConsumer:
         """Read these partitions from these offsets on, in place of what was assigned before."""
         targets = [Position(*partition, offset) for partition, offset in positions.items()]
         client = self._open()
+        self._end_pauses(self._paused)
         self._pending.clear()
         self._look_up(client, positions)
         self._connection.call("assigning partitions", lambda: client.assign(targets))
@@ -87,6 +89,7 @@ class ConfluentConsumer:
         """Read these partitions no longer; no record of them is returned after it."""
         targets = _positions_of(partitions)
         client = self._open()
+        self._end_pauses(self._paused.intersection(partitions))
         self._connection.call("giving up partitions", lambda: client.incremental_unassign(targets))
         self._pending = deque(each for each in self._pending if _partition_of(each) not in partitions)
         self._stalls.end(partitions)
@@ -99,6 +102,7 @@ class ConfluentConsumer:
         targets = _positions_of(partitions)
         client = self._open()
         self._connection.call("pausing partitions", lambda: client.pause(targets))
+        self._paused.update(partitions)
         self._stalls.pause(partitions)
 
     def resume(self, partitions: Collection[TopicPartition]) -> None:
@@ -106,7 +110,13 @@ class ConfluentConsumer:
         targets = _positions_of(partitions)
         client = self._open()
         self._connection.call("resuming partitions", lambda: client.resume(targets))
+        self._paused.difference_update(partitions)
         self._stalls.resume(partitions)
+
+    def _end_pauses(self, partitions: Collection[TopicPartition]) -> None:
+        """Resume partitions that are given up: librdkafka would keep the pause for the next assignment."""
+        if partitions:
+            self.resume(list(partitions))
 
     def known_ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Return how far each of these partitions can be read, as the last fetch showed it, without a request."""
