@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from penstock import (
     BufferConfig,
@@ -33,7 +34,7 @@ from penstock import (
 )
 from penstock.errors import ProcessorStateError
 from penstock.host.inline import ProducedRecord
-from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, RecordMetadata, ValueTimestampHeaders
+from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, ValueTimestampHeaders
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change
 from penstock.state.build import build_store, changelog_records, restore_store
@@ -78,8 +79,8 @@ def _record_of(row: list[Any]) -> ChangelogRecord:
 def _batch(records: Iterable[ChangelogRecord]) -> RecordBatch:
     return RecordBatch.of(
         [
-            (key, value, NO_TIMESTAMP if timestamp is None else timestamp, offset, headers)
-            for offset, (key, value, timestamp, headers) in enumerate(records)
+            (each.key, each.value, NO_TIMESTAMP if each.timestamp is None else each.timestamp, offset, each.headers)
+            for offset, each in enumerate(records)
         ]
     )
 
@@ -97,7 +98,7 @@ def _last_by_topic(records: Iterable[tuple[str, ChangelogRecord]]) -> dict[str, 
 def _without_time(records: list[ChangelogRecord]) -> list[ChangelogRecord]:
     """Return the records of a buffer in any order, without times: Kafka lets the producer give them, and writes what a
     commit finds in the order of a hash set."""
-    return sorted((record._replace(timestamp=None) for record in records), key=repr)
+    return sorted((replace(record, timestamp=None) for record in records), key=repr)
 
 
 def _written(produced: Iterable[ProducedRecord]) -> list[tuple[str, ChangelogRecord]]:
@@ -175,7 +176,7 @@ def _restored(builder: StoreBuilder, config: StreamsConfig, records: Iterable[Ch
 
 
 def _context() -> RecordContext:
-    return RecordContext(7, (("h", b"1"),), None)
+    return RecordContext(7, (("h", b"1"),))
 
 
 # ---------- the test driver
@@ -256,7 +257,7 @@ def test_a_host_takes_the_records_by_topic_as_columns() -> None:
         ("s", b"b", None, 6),
         ("s", b"a", b"3", 7),
     ):
-        log.add(store, ChangelogRecord(key, value, timestamp, (("h", b"x"),) if store == "t" else ()))
+        log.add(store, [ChangelogRecord(key, value, timestamp, (("h", b"x"),) if store == "t" else ())])
     taken = log.take_batches(now_ms=99)
     assert {topic: (batch.keys, batch.values, batch.timestamps.tolist()) for topic, batch in taken.items()} == {
         "s-changelog": ([b"b", b"a"], [None, b"3"], [6, 7]),
@@ -276,12 +277,7 @@ CHANGES = st.builds(
     st.none() | BYTES,
     st.none() | BYTES,
     BYTES,
-    st.builds(
-        RecordContext,
-        TIMES,
-        HEADERS,
-        st.builds(RecordMetadata, st.none() | st.text(max_size=5), st.integers(0, 99), TIMES),
-    ),
+    st.builds(RecordContext, TIMES, HEADERS, st.none() | st.text(max_size=5), st.integers(0, 99), TIMES),
 )
 
 PLAIN, TIMESTAMPED = ChangelogValues(), ChangelogValues(timestamped=True)
@@ -319,7 +315,7 @@ def _records(draw: st.DrawFn, supplier: StoreSupplier, values: ChangelogValues) 
 
 def _there_and_back(format: ChangelogFormat, record: ChangelogRecord) -> ChangelogRecord:
     (key,), (value,) = format.entries(_batch([record]))
-    return format.record(key, value, RecordContext(record.timestamp or 0, record.headers, None))
+    return format.record(key, value, RecordContext(record.timestamp or 0, record.headers))
 
 
 @pytest.mark.parametrize(("supplier", "values"), KINDS, ids=lambda given: getattr(given, "kind", str(given)))

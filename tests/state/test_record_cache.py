@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from penstock.record import RecordMetadata
 from penstock.state.api import FlushedEntries, RecordContext
 from penstock.state.caching_store import CachingKeyValueStore
 from penstock.state.memory import MemoryBase
@@ -19,7 +18,7 @@ CASES = [json.loads(line) for line in (Path(__file__).parent / "record_cache_cas
 
 
 def context(offset: int = 0, topic: str = "topic", *headers: str) -> RecordContext:
-    return RecordContext(5, tuple((name, b"hv") for name in headers), RecordMetadata(topic, 0, offset))
+    return RecordContext(5, tuple((name, b"hv") for name in headers), topic, 0, offset)
 
 
 def text(data: bytes | None) -> str:

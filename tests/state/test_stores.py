@@ -21,7 +21,7 @@ from penstock.metrics.host_metrics import ITERATOR_DURATION as DURATION
 from penstock.metrics.host_metrics import OLDEST_ITERATOR, OPEN_ITERATORS
 from penstock.metrics.measurements import NOTHING, Measurement
 from penstock.metrics.observer import RecordingObserver
-from penstock.record import NO_TIMESTAMP, RecordMetadata, ValueAndTimestamp
+from penstock.record import NO_TIMESTAMP, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.build import build_store
@@ -33,7 +33,7 @@ from penstock.state.suppliers import KeyValueBytesStoreSupplier
 
 TEXT = Serdes.string()
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
-CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
+CONTEXT = RecordContext(7, (), "topic", 0, 3)
 
 
 def build(

@@ -23,7 +23,7 @@ from penstock.state.suppliers import SessionBytesStoreSupplier
 from penstock.windows import SessionWindow, Windowed
 
 STRING = Serdes.string()
-CONTEXT = RecordContext(7, (), None)
+CONTEXT = RecordContext(7, ())
 HEADERS: Headers = (("h", b"1"), ("none", None))
 SESSION = Windowed("a", SessionWindow(1, 2))
 

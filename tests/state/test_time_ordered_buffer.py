@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.record import Change, RecordMetadata, ValueAndTimestamp
+from penstock.record import Change, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state import time_ordered_buffer
 from penstock.state.api import RecordContext, StoreBuilder
@@ -33,7 +33,7 @@ def build(base: MemoryBase, metadata: dict[str, int]) -> TimeOrderedChangeBuffer
 
 
 def context(offset: int) -> RecordContext:
-    return RecordContext(offset, (("h", b"1"), ("none", None)), RecordMetadata("topic", 2, offset))
+    return RecordContext(offset, (("h", b"1"), ("none", None)), "topic", 2, offset)
 
 
 VALUES = st.none() | st.sampled_from(["", "x", "long value"])
@@ -96,16 +96,16 @@ def follow(steps: list[Any]) -> None:
 
 def test_the_size_is_that_of_kafka() -> None:
     store = build(MemoryBase(), {})
-    store.put(5, "key", Change("new", "old"), RecordContext(5, (), RecordMetadata("topic", 0, 1)))
+    store.put(5, "key", Change("new", "old"), RecordContext(5, (), "topic", 0, 1))
     assert (
         store.buffer_size == 8 + 3 + 3 + 3 + 20 + 5
     )  # time, key, prior (the old value is the same), new, context, topic
-    store.put(6, "key", Change("newer", "new"), RecordContext(6, (("h", b"12"),), RecordMetadata("topic", 0, 2)))
+    store.put(6, "key", Change("newer", "new"), RecordContext(6, (("h", b"12"),), "topic", 0, 2))
     assert store.buffer_size == 8 + 3 + 3 + 3 + 5 + 20 + 5 + 3
 
 
 def test_an_update_is_laid_out_as_in_kafka() -> None:
-    change = BufferedChange(b"p", b"p", None, RecordContext(1, (("h", None),), RecordMetadata("t", 3, 2)))
+    change = BufferedChange(b"p", b"p", None, RecordContext(1, (("h", None),), "t", 3, 2))
     data = pack_change(change)
     origin = "0000000000000001 0000000000000002 00000001 74 00000003 00000001 00000001 68 ffffffff"
     assert data == bytes.fromhex(f"{origin} 00000001 70 fffffffe ffffffff")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.record import RecordMetadata
 from penstock.serdes import Serdes
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
@@ -24,7 +23,7 @@ from penstock.state.versioned_api import (
 )
 
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
-CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
+CONTEXT = RecordContext(7, (), "topic", 0, 3)
 STRING = Serdes.string()
 KEYS = ("a", "a\0", "ab")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import InvalidStateStoreError
-from penstock.record import RecordMetadata, ValueAndTimestamp
+from penstock.record import ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
 from penstock.state.build import build_store
@@ -27,7 +27,7 @@ from penstock.state.window_store import TypedWindowStore
 from penstock.windows import LONG_MAX, SessionWindow, TimeWindow, Windowed
 
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})
-CONTEXT = RecordContext(7, (), RecordMetadata("topic", 0, 3))
+CONTEXT = RecordContext(7, (), "topic", 0, 3)
 STRING = Serdes.string()
 RETENTION, INTERVAL, SIZE = 100_000, 60_000, 10
 KEYS = ("a", "a\0", "ab", "b")

@@ -12,7 +12,7 @@ import numpy as np
 
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, FailureHandler, Processor, RowOrigin
-from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition, named_tuples, take_from
+from penstock.record import Int64Array, Record, RecordBatch, TopicPartition, take_from
 from penstock.state.api import EngineStore, RecordContext
 
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
@@ -97,9 +97,9 @@ def composed(outer: Int64Array | None, inner: Int64Array | None) -> Int64Array |
 def write_contexts(partition: TopicPartition, batch: RecordBatch, rows: Int64Array) -> list[RecordContext]:
     """Return the contexts of writes that `rows` of `batch`, which came from `partition`, cause."""
     topic, number = repeat(partition.topic), repeat(partition.partition)
-    positions = named_tuples(RecordMetadata, topic, number, batch.offsets[rows].tolist())
     headers = repeat(()) if batch.headers is None else take_from(batch.headers, rows)
-    return named_tuples(RecordContext, batch.timestamps[rows].tolist(), headers, positions)
+    timestamps, offsets = batch.timestamps[rows].tolist(), batch.offsets[rows].tolist()
+    return list(map(RecordContext, timestamps, headers, topic, number, offsets))
 
 
 def caused_by_rows(

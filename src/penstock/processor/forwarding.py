@@ -15,7 +15,6 @@ import numpy as np
 from penstock.processor.api import EngineContext, ProcessorContext, RowOrigin
 from penstock.processor.columns import write_contexts
 from penstock.record import (
-    NO_METADATA,
     NO_TIMESTAMP,
     Change,
     Headers,
@@ -109,11 +108,11 @@ class TimestampedTupleForwarder:
     def _forward_flushed(self, entries: FlushedEntries) -> None:
         """Forward what leaves the cache."""
         store, contexts = self._store, entries.contexts
-        shown = [context[1] for context in contexts] if store.uses_headers else None
+        shown = [context.headers for context in contexts] if store.uses_headers else None
         keys = store.deserialize_keys(entries.keys, shown)
         new, timestamps = store.deserialize_columns(entries.new_values, shown)
         old = repeat(None) if entries.old_values is None else store.deserialize_columns(entries.old_values, shown)[0]
-        offsets = np.array([(context[2] or NO_METADATA)[2] for context in contexts], np.int64)
+        offsets = np.array([context.offset for context in contexts], np.int64)
         headers = self._headers(contexts)
         flushed = RecordBatch(
             keys,
@@ -135,7 +134,7 @@ class TimestampedTupleForwarder:
 
     def _headers(self, contexts: Sequence[RecordContext]) -> list[Headers]:
         """Return the headers of each update that leaves the cache: those of the record that caused it."""
-        return [context[1] for context in contexts]
+        return [context.headers for context in contexts]
 
 
 class SessionTupleForwarder(TimestampedTupleForwarder):

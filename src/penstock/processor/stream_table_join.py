@@ -167,7 +167,7 @@ class StreamTableGraceJoin(StreamTableJoin):
                     min_time = timestamp
                     break
                 key = self._buffer.deserialize_keys([entry_key], [headers])[0].key
-                with self._engine.in_stored_record_context(RecordContext(timestamp, headers, position)):
+                with self._engine.in_stored_record_context(RecordContext(timestamp, headers, *position)):
                     self._join(Record(key, value, timestamp, headers), key)
                 self._buffer.delete_entry(entry_key)
         self._metadata[self._min_time_entry] = min_time

@@ -61,7 +61,7 @@ class TableSuppress(BatchProcessor):
         due = self._stream_time.advance(record.timestamp) - self._constraints.wait_ms
         time = record.key.window.end if self._constraints.until_window_closes else record.timestamp
         buffer = self._buffer
-        context = RecordContext(record.timestamp, record.headers, self.context.record_metadata)
+        context = RecordContext(record.timestamp, record.headers, *(self.context.record_metadata or NO_METADATA))
         buffer.put(time, record.key, record.value, context)
         if buffer.min_timestamp <= due:
             buffer.evict_while(lambda: buffer.min_timestamp <= due, self._emit)
@@ -121,9 +121,7 @@ class TableSuppress(BatchProcessor):
         keys, changes = self._buffer.deserialize_changes(updates)
         contexts = [update.change.context for update in updates]
         timestamps = np.fromiter((context.timestamp for context in contexts), np.int64, len(contexts))
-        offsets = np.fromiter(
-            ((context.metadata or NO_METADATA).offset for context in contexts), np.int64, len(contexts)
-        )
+        offsets = np.fromiter((context.offset for context in contexts), np.int64, len(contexts))
         headers = [context.headers for context in contexts]
         batch = RecordBatch(keys, changes, timestamps, offsets, headers if any(headers) else None)
         self._engine.forward_flushed(batch, contexts)

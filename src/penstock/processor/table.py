@@ -21,7 +21,7 @@ from penstock.processor.columns import apply, composed, has_null, kept_rows, wit
 from penstock.processor.first_results import PREDICATE, TABLE_MAPPER, UsesResults
 from penstock.processor.forwarding import KeyValueStoreWrapper, TableWriter
 from penstock.processor.value_transformer import ValueTransformerWithKey, ValueTransformerWithKeySupplier, initialized
-from penstock.record import NO_METADATA, NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
+from penstock.record import NO_TIMESTAMP, Change, Record, RecordBatch, ValueAndTimestamp, take_from
 from penstock.state.api import RecordContext
 
 # ---------- how another node reads a table
@@ -231,7 +231,7 @@ class TransformedValue(ValueComputation):
     def entry(self, key: Any, entry: ValueAndTimestamp | None) -> ValueAndTimestamp | None:
         """Return the entry with the value that the transformer returns; it has no known input record."""
         before, timestamp = (None, NO_TIMESTAMP) if entry is None else entry
-        with self._context.in_record_context(RecordContext(timestamp, (), NO_METADATA)):
+        with self._context.in_record_context(RecordContext(timestamp, ())):
             value = self._transformer.transform(key, before)
         return None if value is None else ValueAndTimestamp(value, timestamp)
 

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
+import msgspec
+
 from penstock.metrics.measurements import Measurement
-from penstock.record import NO_METADATA, Headers, Int64Array, RecordMetadata
+from penstock.record import Headers, Int64Array, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.suppliers import (
     SessionBytesStoreSupplier,
@@ -333,32 +335,24 @@ class SnapshotBase(Base, Protocol):
 # ---------- what the layers need of the task
 
 
-class RecordContext(NamedTuple):
+class RecordContext(msgspec.Struct, frozen=True, gc=False):  # caches keep many: without cycles, none is to be searched
     """What is known of the record that is being processed, besides key and value: shown to topic name extractors; that
     of a write is kept beside a cached entry, given back when it is flushed (Kafka classes: RecordContext,
     ProcessorRecordContext).
 
-    timestamp: in ms. metadata: where the input record came from; None if no record is being processed.
+    timestamp: in ms. topic, partition, offset: where the input record came from; None and -1 where there is none.
     """
 
     timestamp: int
     headers: Headers
-    metadata: RecordMetadata | None
+    topic: str | None = None
+    partition: int = -1
+    offset: int = -1
 
     @property
-    def topic(self) -> str | None:
-        """The topic of the input record, None if there is none."""
-        return (self.metadata or NO_METADATA).topic
-
-    @property
-    def partition(self) -> int:
-        """The partition of the input record, -1 where there is none."""
-        return (self.metadata or NO_METADATA).partition
-
-    @property
-    def offset(self) -> int:
-        """The offset of the input record, -1 where there is none."""
-        return (self.metadata or NO_METADATA).offset
+    def metadata(self) -> RecordMetadata:
+        """Where the input record came from."""
+        return RecordMetadata(self.topic, self.partition, self.offset)
 
 
 class FlushedEntries(NamedTuple):

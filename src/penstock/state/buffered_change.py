@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from penstock.record import Headers, RecordMetadata
+from penstock.record import Headers
 from penstock.state.api import RecordContext
 
 _TIMES = struct.Struct(">qq")
@@ -48,15 +48,14 @@ def unpack_change(data: bytes) -> BufferedChange:
 
 
 def _pack_context(context: RecordContext) -> bytes:
-    timestamp, headers, metadata = context
-    topic, partition, offset = metadata or (None, _NONE, _NONE)
+    topic = context.topic
     parts = [
-        _TIMES.pack(timestamp, offset),
+        _TIMES.pack(context.timestamp, context.offset),
         _sized(None if topic is None else topic.encode()),
-        _SIZE.pack(partition),
-        _SIZE.pack(len(headers)),
+        _SIZE.pack(context.partition),
+        _SIZE.pack(len(context.headers)),
     ]
-    for name, value in headers:
+    for name, value in context.headers:
         parts += [_sized(name.encode()), _sized(value)]
     return b"".join(parts)
 
@@ -72,8 +71,7 @@ def _unpack_context(data: bytes) -> tuple[RecordContext, int]:
         value, at = _read(data, at)
         headers.append(((name or b"").decode(), value))
     given: Headers = tuple(headers)
-    metadata = RecordMetadata(None if topic is None else topic.decode(), partition, offset)
-    return RecordContext(timestamp, given, metadata), at
+    return RecordContext(timestamp, given, None if topic is None else topic.decode(), partition, offset), at
 
 
 def _sized(data: bytes | None) -> bytes:

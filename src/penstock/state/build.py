@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 
 from penstock.config import StreamsConfig
@@ -346,9 +347,9 @@ def changelog_records(
     build = _Build(builder, config, view, RecordCache(0), _no_context, {}, lambda records: None, None)
     format = build.format()
     for time, key, value in _writes(build, open_base):
-        record = format.record(key, value, RecordContext(now_ms if time is None else time, (), None))
+        record = format.record(key, value, RecordContext(now_ms if time is None else time, ()))
         unknown = record.timestamp is None or record.timestamp < 0
-        yield record._replace(timestamp=now_ms) if unknown else record
+        yield msgspec.structs.replace(record, timestamp=now_ms) if unknown else record
 
 
 def _writes(
@@ -395,7 +396,7 @@ def _ordered(
 
 
 def _no_context() -> RecordContext:
-    return RecordContext(NO_TIMESTAMP, (), None)
+    return RecordContext(NO_TIMESTAMP, ())
 
 
 def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:

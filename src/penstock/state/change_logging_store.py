@@ -8,9 +8,11 @@ anyway. Their bytes are the business of `changelog_format`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from penstock.record import Headers, RecordBatch
+import numpy as np
+
+from penstock.record import RecordBatch
 from penstock.state.api import BufferedBytesStore, RecordContext
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord
 from penstock.state.wrapped import WrappedBytesStore
@@ -29,11 +31,13 @@ class ChangeLog:
         """Return whether the changes of a store are collected."""
         return store_name in self._topics
 
-    def add(self, store_name: str, record: ChangelogRecord) -> None:
-        """Take a record of a store, in place of the one with the same key."""
-        place = store_name, record.key, 0
-        self._records.pop(place, None)
-        self._records[place] = record
+    def add(self, store_name: str, records: Iterable[ChangelogRecord]) -> None:
+        """Take records of a store, each in place of the one with the same key."""
+        logged = self._records
+        for record in records:
+            place = store_name, record.key, 0
+            logged.pop(place, None)
+            logged[place] = record
 
     def add_version(self, store_name: str, record: ChangelogRecord) -> None:
         """Take a record of a versioned store: all are needed, since one may be refused that another comes before."""
@@ -50,11 +54,10 @@ class ChangeLog:
     def take_batches(self, now_ms: int) -> dict[str, RecordBatch]:
         """Give up the records of all changes by topic, as columns, each topic in the order of the last writes; a record
         without a timestamp gets `now_ms`, the time of writing."""
-        rows: dict[str, list[tuple[bytes, bytes | None, int, int, Headers]]] = {}
-        for topic, (key, value, timestamp, headers) in self.take():
-            own = rows.setdefault(topic, [])
-            own.append((key, value, now_ms if timestamp is None else max(timestamp, 0), len(own), headers))
-        return {topic: RecordBatch.of(own) for topic, own in rows.items()}
+        taken: dict[str, list[ChangelogRecord]] = {}
+        for topic, record in self.take():
+            taken.setdefault(topic, []).append(record)
+        return {topic: _batch(records, now_ms) for topic, records in taken.items()}
 
 
 class StoreChangeLog:
@@ -71,23 +74,19 @@ class StoreChangeLog:
 
     def put(self, key: bytes, value: bytes | None) -> None:
         """Note the write of `value` under `key` (None deletes) with the context of now."""
-        self._add(key, value, self._context())
+        self._change_log.add(self._name, [self._format.record(key, value, self._context())])
 
     def put_many(
         self, keys: Sequence[bytes], values: Sequence[bytes | None], contexts: Sequence[RecordContext] | None
     ) -> None:
         """Note a write for each of `keys`, with the context at its place or, without contexts, that of now."""
         given = [self._context()] * len(keys) if contexts is None else contexts
-        for key, value, context in zip(keys, values, given, strict=True):
-            self._add(key, value, context)
+        self._change_log.add(self._name, map(self._format.record, keys, values, given))
 
     def put_version(self, key: bytes, value: bytes | None, valid_from: int) -> None:
         """Note a version that is valid from `valid_from` (ms)."""
-        record = self._format.record(key, value, RecordContext(valid_from, (), None))
+        record = self._format.record(key, value, RecordContext(valid_from, ()))
         self._change_log.add_version(self._name, record)
-
-    def _add(self, key: bytes, value: bytes | None, context: RecordContext) -> None:
-        self._change_log.add(self._name, self._format.record(key, value, context))
 
 
 class ChangeLoggingStore(WrappedBytesStore):
@@ -109,3 +108,15 @@ class ChangeLoggingStore(WrappedBytesStore):
         """Write each of `values` under the key at its place; None deletes."""
         super().put_many(keys, values, contexts)
         self._log.put_many(keys, values, contexts)
+
+
+def _batch(records: Sequence[ChangelogRecord], now_ms: int) -> RecordBatch:
+    headers = [record.headers for record in records]
+    times = [now_ms if record.timestamp is None else record.timestamp for record in records]
+    return RecordBatch(
+        [record.key for record in records],
+        [record.value for record in records],
+        np.maximum(np.array(times, np.int64), 0),
+        np.arange(len(records), dtype=np.int64),
+        headers if any(headers) else None,
+    )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from penstock.errors import ProcessorStateError
 from penstock.record import Headers, RecordBatch
@@ -43,7 +45,7 @@ _TIME_FIRST = b"\x00"
 _NO_TIME = bytes(TIMESTAMP_SIZE)
 
 
-class ChangelogRecord(NamedTuple):
+class ChangelogRecord(msgspec.Struct, frozen=True, gc=False):  # as RecordContext: many are kept until a commit
     """A record of a changelog topic. value of None: the key is deleted. timestamp: ms, None for the time of writing."""
 
     key: bytes

@@ -40,8 +40,7 @@ them to the store below and forwards them."""
 
 def context_size(context: RecordContext) -> int:
     """Return the bytes counted for the topic and the headers of `context`."""
-    metadata = context.metadata
-    size = 0 if metadata is None or metadata.topic is None else len(metadata.topic)
+    size = 0 if context.topic is None else len(context.topic)
     for name, value in context.headers:
         size += len(name) + (0 if value is None else len(value))
     return size
@@ -147,11 +146,10 @@ class NamedCache:
         """Write each entry in turn, as `put`, but evict nothing: `RecordCache.evict` does."""
         entries, dirty = self._entries, self._dirty
         move_to_end = entries.move_to_end
-        grown, overhead, seen = 0, 0, None
+        grown, overhead, seen = 0, ENTRY_OVERHEAD, None
         for key, value, context in zip(keys, values, contexts, strict=True):
-            headers, metadata = context[1], context[2]
-            if headers or metadata is None or metadata[0] is not seen:  # mostly all are without headers, of one topic
-                seen = None if headers or metadata is None else metadata[0]
+            if context.headers or context.topic is not seen:  # mostly all are without headers, of one topic
+                seen = None if context.headers else context.topic
                 overhead = ENTRY_OVERHEAD + context_size(context)
             size = overhead + len(key) + (0 if value is None else len(value))
             before = entries.get(key)

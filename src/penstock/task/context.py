@@ -169,8 +169,8 @@ class TaskContext:
         """Return the context for a write to a store: that of the record being processed, or of the punctuation."""
         record = self.record
         if record is None:
-            return RecordContext(self.punctuation_time, (), self.metadata)
-        return RecordContext(record.timestamp, record.headers, self.metadata)
+            return RecordContext(self.punctuation_time, (), *(self.metadata or NO_METADATA))
+        return RecordContext(record.timestamp, record.headers, *(self.metadata or NO_METADATA))
 
 
 def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: Headers) -> bytes | None:
@@ -295,7 +295,8 @@ class NodeContext:
                 f"Processor {self._node.name} cannot send to the internal topic {topic}: forward to a repartition() "
                 "instead, or write to your own topic."
             )
-        timestamp, headers, _ = self._task.record_context()
+        context = self._task.record_context()
+        timestamp, headers = context.timestamp, context.headers
         raw_key = _serialized(key_serde or self.key_serde, "key", topic, key, headers)
         raw_value = _serialized(value_serde or self.value_serde, "value", topic, value, headers)
         self._task.sender(ProducerRecord(topic, raw_key, raw_value, max(timestamp, 0), headers))

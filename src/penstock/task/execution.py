@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby, repeat
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -32,7 +32,7 @@ from penstock.processor.api import (
     PunctuationType,
     SerializedBatchProcessor,
 )
-from penstock.record import NO_METADATA, Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
+from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.state.api import RecordContext
 from penstock.task.column_plan import Child, ColumnPlan, Entry, column_nodes, column_plan, sharing, using_headers
 from penstock.task.context import TaskContext
@@ -253,7 +253,7 @@ class Execution:
         outer = self._task.metadata, self._task.record, self._task.source
         self._task.record = None
         start = 0
-        for (topic, partition), rows in groupby([context[2] or NO_METADATA for context in contexts], itemgetter(0, 1)):
+        for (topic, partition), rows in groupby(contexts, attrgetter("topic", "partition")):
             stop = start + len(list(rows))
             self._run(plan, Input(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
             start = stop

@@ -281,7 +281,7 @@ class SinkNode:
         if topic is None:
             if spec.topic_extractor is None:
                 raise StreamsError(f"Sink {self.name} has neither a topic nor a topic name extractor.")
-            context = RecordContext(record.timestamp, record.headers, metadata)
+            context = RecordContext(record.timestamp, record.headers, *metadata)
             topic = spec.topic_extractor(record.key, record.value, context)
             if not isinstance(topic, str):
                 raise StreamsError(

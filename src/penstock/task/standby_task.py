@@ -164,4 +164,4 @@ def _clocks_of(newest: Segment) -> Mapping[str, int]:
 
 
 def _no_context() -> RecordContext:
-    return RecordContext(NO_TIMESTAMP, (), None)
+    return RecordContext(NO_TIMESTAMP, ())

@@ -319,7 +319,8 @@ class StreamTask:
         if held is None:
             return False
         record, metadata = held
-        with context.in_stored_record_context(RecordContext(record.timestamp, record.headers, metadata)):
+        cause = RecordContext(record.timestamp, record.headers, *(metadata or NO_METADATA))
+        with context.in_stored_record_context(cause):
             try:
                 results.emit(record)
             except ProcessingError as failure:

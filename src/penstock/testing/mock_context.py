@@ -200,7 +200,7 @@ class MockProcessorContext:
 
     def _built(self, builder: StoreBuilder) -> StateStore:
         def context() -> RecordContext:
-            return RecordContext(max(self._stream_time_ms, 0), (), self._metadata)
+            return RecordContext(max(self._stream_time_ms, 0), (), *(self._metadata or NO_METADATA))
 
         view = MemoryBase().view(builder.name)
         return build_store(builder, self._config, view, RecordCache(0), context, {}).exposed()

@@ -18,7 +18,7 @@ def config_of(records: int, size: int) -> StreamsConfig:
 
 def test_half_of_the_defaults_waits_for_tasks() -> None:
     config = StreamsConfig({}, environment={})
-    assert limits(config) == Limits(22_500, 21 * MIB, 7_500, 3 * MIB)
+    assert limits(config) == Limits(15_000, 21 * MIB, 15_000, 3 * MIB)
     assert consumer_bounds(config, 4) == {
         "queued.min.messages": 30_000,
         "queued.max.messages.kbytes": 2048,

@@ -102,7 +102,7 @@ class State:
         written = []
         for write in writes:
             log = ChangeLog({"s": "changelog"})
-            store = self._store(RecordContext(write[2] * STEP, (), None), self.metadata, log)
+            store = self._store(RecordContext(write[2] * STEP, ()), self.metadata, log)
             self.kind.put(store, write)
             store.flush()
             self.base.apply({"s": store.changes()}, b"")
@@ -112,13 +112,13 @@ class State:
         return written
 
     def restore(self, records: Sequence[ChangelogRecord]) -> None:
-        batch = RecordBatch.of([(key, value, time or 0, at, ()) for at, (key, value, time, _) in enumerate(records)])
+        batch = RecordBatch.of([(each.key, each.value, each.timestamp or 0, at, ()) for at, each in enumerate(records)])
         changes = restore_store(self.kind.builder, CONFIG, self.base.view("s"), self.metadata, batch)
         self.base.apply({"s": changes}, b"")
 
     def content(self, clock: dict[str, int]) -> object:
         """Return what is read where the store's clock, which offsets have beside them, is `clock`."""
-        return self.kind.content(self._store(RecordContext(0, (), None), dict(clock)))
+        return self.kind.content(self._store(RecordContext(0, ()), dict(clock)))
 
     def _store(self, context: RecordContext, metadata: dict[str, int], log: ChangeLog | None = None) -> Any:
         view, cache = self.base.view("s"), RecordCache(0)

@@ -20,7 +20,7 @@ from penstock import StreamsConfig, Topology
 from penstock.broker.process import BrokerProcess
 from penstock.host.inline import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
-from penstock.record import NO_METADATA, TopicPartition
+from penstock.record import TopicPartition
 from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
@@ -231,7 +231,7 @@ def store_content(
     """Return a store as a case shows it. entries: as its base has them. remembered: the metadata of processors."""
     base = MemoryBase()
     base.apply({builder.name: dict(entries)}, b"")
-    context = RecordContext(0, (), NO_METADATA)
+    context = RecordContext(0, ())
     view = base.view(builder.name)
     return content(build_store(builder, settings, view, RecordCache(0), lambda: context, dict(remembered)), case)
 

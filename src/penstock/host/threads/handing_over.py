@@ -183,8 +183,9 @@ class HandingOver:
         return end, written
 
     def _send(self, partition: TopicPartition, record: ChangelogRecord) -> None:
-        key, value, timestamp, headers = record
-        self._producer.send(partition.topic, key, value, partition.partition, timestamp, headers)
+        self._producer.send(
+            partition.topic, record.key, record.value, partition.partition, record.timestamp, record.headers
+        )
 
 
 def differences(
@@ -251,7 +252,7 @@ def _versions_taken_back(
             continue  # written after these, if it is not there
         if value == _marked(None):
             if record.value is not None:
-                yield record._replace(value=None, timestamp=time)
+                yield ChangelogRecord(record.key, None, time, record.headers)
         else:
             raise ProcessorStateError(
                 f"The changelog of store {name} has a version of key {record.key!r:.100} as of {_time(record)} ms that "
