@@ -45,7 +45,7 @@ _TIME_FIRST = b"\x00"
 _NO_TIME = bytes(TIMESTAMP_SIZE)
 
 
-class ChangelogRecord(msgspec.Struct, frozen=True, gc=False):  # as RecordContext: many are kept until a commit
+class ChangelogRecord(msgspec.Struct, frozen=True, gc=False):  # gc: as RecordContext
     """A record of a changelog topic. value of None: the key is deleted. timestamp: ms, None for the time of writing."""
 
     key: bytes
