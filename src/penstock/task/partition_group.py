@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +48,7 @@ from penstock.record import (
 from penstock.task.error_handling import failed_record, told_cause
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
+from penstock.task.queue_order import in_turns
 
 
 class Run(NamedTuple):
@@ -235,7 +235,7 @@ class PartitionGroup:
         # A record before the largest timestamp of its queue is taken directly after the one in front of it.
         begins = np.concatenate([batch.timestamps for _, batch in queues])[order] == times
         first = sorted(range(len(partitions)), key=lambda number: self._waits_behind(partitions[number]))
-        turns = in_turns([times[begins & (numbers == number)].tolist() for number in range(len(partitions))], first)
+        turns = in_turns([times[begins & (numbers == number)] for number in range(len(partitions))], first)
         places = np.empty(len(order), np.int64)
         for number in range(len(partitions)):
             own = numbers == number
@@ -424,27 +424,6 @@ class PartitionGroup:
     def _failed(self, record: ConsumerRecord) -> FailedRecord:
         """Return the record whose timestamp cannot be extracted, for its error."""
         return failed_record(self._sources[record.topic].name, RecordMetadata(*record[:3]), record)
-
-
-def in_turns(times: Sequence[Sequence[int]], first: Sequence[int]) -> Int64Array:
-    """Return the number of the queue from which each head is taken.
-
-    Args:
-        times: of each queue, the ascending times (ms) of its heads.
-        first: the numbers of the queues, in the order in which they wait.
-    """
-    left = [iter(each) for each in times]
-    heads: PriorityQueue[tuple[int, int]] = PriorityQueue(itemgetter(0))
-    turns: list[int] = []
-    for number in first:
-        heads.offer((next(left[number]), number))
-    while (head := heads.poll()) is not None:
-        number = head[1]
-        turns.append(number)
-        following = next(left[number], None)
-        if following is not None:
-            heads.offer((following, number))
-    return np.array(turns, np.int64)
 
 
 def _numbered(queues: Sequence[tuple[Lane, RecordBatch]]) -> tuple[list[TopicPartition], Int64Array]:

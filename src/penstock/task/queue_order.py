@@ -1,0 +1,56 @@
+"""The order in which queues whose heads may have equal times give up their records, found for all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+
+import numpy as np
+
+from penstock.record import Int64Array
+from penstock.task.priority_queue import PriorityQueue
+
+
+def in_turns(times: Sequence[Int64Array], first: Sequence[int]) -> Int64Array:
+    """Return the number of the queue from which each head is taken.
+
+    Args:
+        times: of each queue, the ascending times (ms) of its heads, at least one.
+        first: the numbers of the queues, in the order in which they wait.
+    """
+    if len(times) == 2:
+        return np.where(_are_from_first(times[first[0]], times[first[1]]), first[0], first[1])
+    left = [iter(each.tolist()) for each in times]
+    heads: PriorityQueue[tuple[int, int]] = PriorityQueue(itemgetter(0))
+    turns: list[int] = []
+    for number in first:
+        heads.offer((next(left[number]), number))
+    while (head := heads.poll()) is not None:
+        number = head[1]
+        turns.append(number)
+        following = next(left[number], None)
+        if following is not None:
+            heads.offer((following, number))
+    return np.array(turns, np.int64)
+
+
+def _are_from_first(one: Int64Array, other: Int64Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return for each head whether it is taken from `one`, which begins, and not from `other`: what a queue of
+    priorities with two items does, without a step for each.
+
+    At a time that both have, the one that was not taken last goes first, then they alternate until one has no more
+    heads of that time. So who was taken last at a time is the one with more heads of it; if both have as many, the one
+    that did not begin, and the next time begins as this one did.
+    """
+    moments, places = np.unique(np.concatenate([one, other]), return_inverse=True)
+    of_one, of_other = places[: len(one)], places[len(one) :]
+    ones, others = (np.bincount(each, minlength=len(moments)) for each in (of_one, of_other))
+    known = np.concatenate([[0], 1 + np.flatnonzero(ones != others)])  # moments before which it is known who begins
+    begins = np.concatenate([[True], (ones < others)[known[1:] - 1]])
+    one_begins = begins[np.searchsorted(known, np.arange(len(moments)), "right") - 1]
+    starts = np.cumsum(ones + others) - ones - others
+    ranks = np.arange(len(one)) - (np.cumsum(ones) - ones)[of_one]  # of a head of `one` among those of its time
+    before = np.minimum(ranks + ~one_begins[of_one], others[of_one])  # how many of `other` are taken before it
+    from_one = np.zeros(len(places), np.bool_)
+    from_one[starts[of_one] + ranks + before] = True
+    return from_one
