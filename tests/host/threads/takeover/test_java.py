@@ -93,14 +93,14 @@ def _leave_alone(place: Application, name: str, java: JavaTwin, directory: Path)
 
 def _entry(name: str, record: ChangelogRecord, leg: Leg) -> ChangelogRecord:
     """Return a record of a changelog without what is open, or what another host does not keep."""
-    key, value, timestamp, headers = record
+    key, timestamp, headers = record.key, record.timestamp, record.headers
     if _is(name, NUMBERED) or (leg is Leg.JAVA and _is(name, DUPLICATES)):
         key = key[: -len(b"\0\0\0\1")]
     if _is(name, REORDERED) or (leg is not Leg.THREADS and _is(name, PLAIN)):
         timestamp, headers = 0, ()
     elif _is(name, WRITTEN_AT) or (leg is not Leg.THREADS and _is(name, SESSIONS)):
         timestamp = 0
-    return ChangelogRecord(key, value, timestamp, headers)
+    return ChangelogRecord(key, record.value, timestamp, headers)
 
 
 def _entries(name: str, rows: Iterable[ChangelogRecord], leg: Leg) -> list[ChangelogRecord]:
