@@ -94,6 +94,15 @@ def test_a_batch_evicts_when_the_task_says_so() -> None:
     assert replay.cache.size_bytes <= 150
 
 
+def test_a_batch_counts_each_entry_as_one_alone() -> None:
+    """Records with headers stand between others, of a topic and of a punctuation, which has none."""
+    contexts = [context(1), context(2, "topic", "header"), RecordContext(5, ()), context(3), RecordContext(5, ())]
+    keys = [b"%d" % number for number in range(len(contexts))]
+    replay = Replay(10_000)
+    replay.caches["x"].put_many(keys, [b"v"] * len(keys), contexts)
+    assert replay.cache.size_bytes == sum(entry_size(key, b"v", each) for key, each in zip(keys, contexts, strict=True))
+
+
 def test_closing_gives_the_bytes_back() -> None:
     replay = Replay(1000)
     replay.caches["x"].put(b"a", b"1", context())

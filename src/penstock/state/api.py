@@ -335,7 +335,7 @@ class SnapshotBase(Base, Protocol):
 # ---------- what the layers need of the task
 
 
-class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, and a cycle has none
+class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, which are in no cycle
     """What is known of the record that is being processed, besides key and value: shown to topic name extractors; that
     of a write is kept beside a cached entry, given back when it is flushed (Kafka classes: RecordContext,
     ProcessorRecordContext).

@@ -9,10 +9,9 @@ anyway. Their bytes are the business of `changelog_format`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import starmap
 
-import numpy as np
-
-from penstock.record import RecordBatch
+from penstock.record import Headers, RecordBatch
 from penstock.state.api import BufferedBytesStore, RecordContext
 from penstock.state.changelog_format import ChangelogFormat, ChangelogRecord
 from penstock.state.wrapped import WrappedBytesStore
@@ -54,10 +53,12 @@ class ChangeLog:
     def take_batches(self, now_ms: int) -> dict[str, RecordBatch]:
         """Give up the records of all changes by topic, as columns, each topic in the order of the last writes; a record
         without a timestamp gets `now_ms`, the time of writing."""
-        taken: dict[str, list[ChangelogRecord]] = {}
+        rows: dict[str, list[tuple[bytes, bytes | None, int, int, Headers]]] = {}
         for topic, record in self.take():
-            taken.setdefault(topic, []).append(record)
-        return {topic: _batch(records, now_ms) for topic, records in taken.items()}
+            own = rows.setdefault(topic, [])
+            time = now_ms if record.timestamp is None else max(record.timestamp, 0)
+            own.append((record.key, record.value, time, len(own), record.headers))
+        return {topic: RecordBatch.of(own) for topic, own in rows.items()}
 
 
 class StoreChangeLog:
@@ -81,7 +82,7 @@ class StoreChangeLog:
     ) -> None:
         """Note a write for each of `keys`, with the context at its place or, without contexts, that of now."""
         given = [self._context()] * len(keys) if contexts is None else contexts
-        self._change_log.add(self._name, map(self._format.record, keys, values, given))
+        self._change_log.add(self._name, starmap(self._format.record, zip(keys, values, given, strict=True)))
 
     def put_version(self, key: bytes, value: bytes | None, valid_from: int) -> None:
         """Note a version that is valid from `valid_from` (ms)."""
@@ -108,15 +109,3 @@ class ChangeLoggingStore(WrappedBytesStore):
         """Write each of `values` under the key at its place; None deletes."""
         super().put_many(keys, values, contexts)
         self._log.put_many(keys, values, contexts)
-
-
-def _batch(records: Sequence[ChangelogRecord], now_ms: int) -> RecordBatch:
-    headers = [record.headers for record in records]
-    times = [now_ms if record.timestamp is None else record.timestamp for record in records]
-    return RecordBatch(
-        [record.key for record in records],
-        [record.value for record in records],
-        np.maximum(np.array(times, np.int64), 0),
-        np.arange(len(records), dtype=np.int64),
-        headers if any(headers) else None,
-    )

@@ -146,10 +146,11 @@ class NamedCache:
         """Write each entry in turn, as `put`, but evict nothing: `RecordCache.evict` does."""
         entries, dirty = self._entries, self._dirty
         move_to_end = entries.move_to_end
-        grown, overhead, seen = 0, ENTRY_OVERHEAD, None
+        grown, overhead = 0, ENTRY_OVERHEAD
+        seen: object = None
         for key, value, context in zip(keys, values, contexts, strict=True):
             if context.headers or context.topic is not seen:  # mostly all are without headers, of one topic
-                seen = None if context.headers else context.topic
+                seen = context.headers or context.topic
                 overhead = ENTRY_OVERHEAD + context_size(context)
             size = overhead + len(key) + (0 if value is None else len(value))
             before = entries.get(key)
