@@ -112,7 +112,7 @@ def test_a_metric_whose_name_is_refused_hides_no_other(
     with caplog.at_level(logging.WARNING):
         assert until(lambda: "org.apache.kafka.shop.orders" in telemetry.values(), 60)
     (warning,) = caplog.records
-    assert warning.message.startswith("OpenTelemetry does not export the metric org.apache.kafka.shop.ooo")
+    assert warning.getMessage().startswith("OpenTelemetry does not export the metric org.apache.kafka.shop.ooo")
 
 
 def test_applications_of_a_process_share_instruments(telemetry: Telemetry, application: Application) -> None:
