@@ -6,20 +6,18 @@ Every read goes to the store itself; every write raises UnsupportedOperationErro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from penstock.errors import UnsupportedOperationError
-from penstock.serdes import Serde
-from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
+from penstock.state.api import KeyValueStore, StateStore
+from penstock.state.forwarded import Method, P, R, method_that
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.session_store import TypedSessionStore
 from penstock.state.table import StoreTable
-from penstock.state.versioned_api import VersionedKeyValueStore, VersionedRecord
+from penstock.state.versioned_api import VersionedKeyValueStore
 from penstock.state.versioned_store import TypedVersionedKeyValueStore
 from penstock.state.window_store import TypedWindowStore
 from penstock.state.windowed_api import SessionStore, WindowStore
-from penstock.windows import Windowed
 
 
 class _ReadOnlyStore(StoreTable):
@@ -58,188 +56,68 @@ class _ReadOnlyStore(StoreTable):
         raise error
 
 
+def _read(declared: Method[P, R]) -> Method[P, R]:
+    return method_that(lambda view, read: read(view._named), declared)
+
+
+def _refused(declared: Method[P, R]) -> Method[P, R]:
+    return method_that(lambda view, _: view._refuse(), declared)
+
+
 class ReadOnlyKeyValueView(_ReadOnlyStore):
     """A key-value store to read (implements KeyValueStore; Kafka class: KeyValueStoreReadOnlyDecorator)."""
 
-    def __init__(self, store: KeyValueStore) -> None:
-        """Show `store`."""
-        super().__init__(store)
-        self._store = store
-
-    def get(self, key: Any) -> Any:
-        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
-        return self._store.get(key)
-
-    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end."""
-        return self._store.range(from_key, to_key)
-
-    def reverse_range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """As `range`, from the largest key to the smallest."""
-        return self._store.reverse_range(from_key, to_key)
-
-    def all(self) -> KeyValueIterator:
-        """Return all entries."""
-        return self._store.all()
-
-    def reverse_all(self) -> KeyValueIterator:
-        """Return all entries from the largest key to the smallest."""
-        return self._store.reverse_all()
-
-    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> KeyValueIterator:
-        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it."""
-        return self._store.prefix_scan(prefix, prefix_serde)
-
-    def approximate_num_entries(self) -> int:
-        """Return about how many entries there are."""
-        return self._store.approximate_num_entries()
-
-    def put(self, key: Any, value: Any) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def put_if_absent(self, key: Any, value: Any) -> Any:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def delete(self, key: Any) -> Any:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def clear(self) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
+    get = _read(KeyValueStore.get)
+    range = _read(KeyValueStore.range)
+    reverse_range = _read(KeyValueStore.reverse_range)
+    all = _read(KeyValueStore.all)
+    reverse_all = _read(KeyValueStore.reverse_all)
+    prefix_scan = _read(KeyValueStore.prefix_scan)
+    approximate_num_entries = _read(KeyValueStore.approximate_num_entries)
+    put = _refused(KeyValueStore.put)
+    put_if_absent = _refused(KeyValueStore.put_if_absent)
+    put_all = _refused(KeyValueStore.put_all)
+    delete = _refused(KeyValueStore.delete)
+    clear = _refused(KeyValueStore.clear)
 
 
 class ReadOnlyWindowView(_ReadOnlyStore):
     """A window store to read (implements WindowStore; Kafka class: WindowStoreReadOnlyDecorator)."""
 
-    def __init__(self, store: WindowStore) -> None:
-        """Show `store`."""
-        super().__init__(store)
-        self._store = store
-
-    def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """Return the value of the window of `key` that starts at `time_from` (ms), None if there is none; with
-        `time_to` (inclusive) an iterator over the windows that start between both."""
-        return self._store.fetch(key, time_from, time_to)
-
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """As `fetch` with `time_to`, from the last window to the first."""
-        return self._store.backward_fetch(key, time_from, time_to)
-
-    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """Return the windows of the keys from `key_from` to `key_to` that start from `time_from` to `time_to` (ms)."""
-        return self._store.fetch_range(key_from, key_to, time_from, time_to)
-
-    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """As `fetch_range`, in the other order."""
-        return self._store.backward_fetch_range(key_from, key_to, time_from, time_to)
-
-    def fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
-        """Return the windows of all keys that start from `time_from` to `time_to` (ms)."""
-        return self._store.fetch_all(time_from, time_to)
-
-    def backward_fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
-        """As `fetch_all`, in the other order."""
-        return self._store.backward_fetch_all(time_from, time_to)
-
-    def all(self) -> KeyValueIterator:
-        """Return all windows."""
-        return self._store.all()
-
-    def backward_all(self) -> KeyValueIterator:
-        """Return all windows in the other order."""
-        return self._store.backward_all()
-
-    def put(self, key: Any, value: Any, window_start: int) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
+    fetch = _read(WindowStore.fetch)
+    backward_fetch = _read(WindowStore.backward_fetch)
+    fetch_range = _read(WindowStore.fetch_range)
+    backward_fetch_range = _read(WindowStore.backward_fetch_range)
+    fetch_all = _read(WindowStore.fetch_all)
+    backward_fetch_all = _read(WindowStore.backward_fetch_all)
+    all = _read(WindowStore.all)
+    backward_all = _read(WindowStore.backward_all)
+    put = _refused(WindowStore.put)
 
 
 class ReadOnlySessionView(_ReadOnlyStore):
     """A session store to read (implements SessionStore; Kafka class: SessionStoreReadOnlyDecorator)."""
 
-    def __init__(self, store: SessionStore) -> None:
-        """Show `store`."""
-        super().__init__(store)
-        self._store = store
-
-    def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:
-        """Return the aggregate of the session of `key` with exactly this start and end (ms), None if there is none."""
-        return self._store.fetch_session(key, session_start, session_end)
-
-    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> KeyValueIterator:
-        """Return the sessions of `key` that end at or after the one time and start at or before the other (ms)."""
-        return self._store.find_sessions(key, earliest_session_end, latest_session_start)
-
-    def backward_find_sessions(
-        self, key: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions`, in the other order."""
-        return self._store.backward_find_sessions(key, earliest_session_end, latest_session_start)
-
-    def find_sessions_range(
-        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions`, of the keys from `key_from` to `key_to`."""
-        return self._store.find_sessions_range(key_from, key_to, earliest_session_end, latest_session_start)
-
-    def backward_find_sessions_range(
-        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions_range`, in the other order."""
-        return self._store.backward_find_sessions_range(key_from, key_to, earliest_session_end, latest_session_start)
-
-    def fetch(self, key: Any) -> KeyValueIterator:
-        """Return all sessions of `key`."""
-        return self._store.fetch(key)
-
-    def backward_fetch(self, key: Any) -> KeyValueIterator:
-        """As `fetch`, in the other order."""
-        return self._store.backward_fetch(key)
-
-    def fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
-        """Return all sessions of the keys from `key_from` to `key_to`."""
-        return self._store.fetch_range(key_from, key_to)
-
-    def backward_fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
-        """As `fetch_range`, in the other order."""
-        return self._store.backward_fetch_range(key_from, key_to)
-
-    def put(self, session_key: Windowed[Any], aggregate: Any) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def remove(self, session_key: Windowed[Any]) -> None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
+    fetch_session = _read(SessionStore.fetch_session)
+    find_sessions = _read(SessionStore.find_sessions)
+    backward_find_sessions = _read(SessionStore.backward_find_sessions)
+    find_sessions_range = _read(SessionStore.find_sessions_range)
+    backward_find_sessions_range = _read(SessionStore.backward_find_sessions_range)
+    fetch = _read(SessionStore.fetch)
+    backward_fetch = _read(SessionStore.backward_fetch)
+    fetch_range = _read(SessionStore.fetch_range)
+    backward_fetch_range = _read(SessionStore.backward_fetch_range)
+    put = _refused(SessionStore.put)
+    remove = _refused(SessionStore.remove)
 
 
 class ReadOnlyVersionedView(_ReadOnlyStore):
     """A versioned store to read (implements VersionedKeyValueStore; Kafka class:
     VersionedKeyValueStoreReadOnlyDecorator)."""
 
-    def __init__(self, store: VersionedKeyValueStore) -> None:
-        """Show `store`."""
-        super().__init__(store)
-        self._store = store
-
-    def get(self, key: Any, as_of: int | None = None) -> VersionedRecord | None:
-        """Return the version of `key` that is valid at `as_of` (ms), the latest if not given; None if there is none."""
-        return self._store.get(key, as_of)
-
-    def put(self, key: Any, value: Any, timestamp: int) -> int:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
-
-    def delete(self, key: Any, timestamp: int) -> VersionedRecord | None:
-        """Raise UnsupportedOperationError."""
-        self._refuse()
+    get = _read(VersionedKeyValueStore.get)
+    put = _refused(VersionedKeyValueStore.put)
+    delete = _refused(VersionedKeyValueStore.delete)
 
 
 def read_only(store: StateStore) -> StateStore:

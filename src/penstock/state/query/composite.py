@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 from penstock.errors import UnsupportedOperationError
 from penstock.record import KeyValue
-from penstock.serdes import Serde
-from penstock.state.api import KeyValueIterator
+from penstock.state.api import KeyValueIterator, ReadOnlyKeyValueStore
+from penstock.state.forwarded import Method, P, R, keyed, method_that
 from penstock.state.query.values import ValueOf
 from penstock.state.table import StoreTable
+from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
 
 Shown = tuple[Any, ValueOf]
 """A store of one partition, and what it shows of a value."""
@@ -126,36 +127,25 @@ class CompositeReadOnlyStore(StoreTable):
         return CompositeKeyValueIterator(self._name, ((read(store), value_of) for store, value_of in stores))
 
 
+def _first(declared: Method[P, R]) -> Method[P, R]:
+    """Return a method that reads the first partition with an entry; it refuses None as the key."""
+    return keyed(method_that(CompositeReadOnlyStore._first_value, declared))
+
+
+def _every(declared: Method[P, R]) -> Method[P, R]:
+    """Return a method that reads all partitions, one after the other."""
+    return method_that(CompositeReadOnlyStore._all, declared)
+
+
 class CompositeReadOnlyKeyValueStore(CompositeReadOnlyStore):
     """A key-value store over all partitions (implements ReadOnlyKeyValueStore)."""
 
-    def get(self, key: Any) -> Any:
-        """Return the value of `key`, None if there is none; raises TypeError for a None key."""
-        self._check_key(key)
-        return self._first_value(lambda store: store.get(key))
-
-    def range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """Return the entries from `from_key` to `to_key`, both inclusive, None for an open end, partition by
-        partition."""
-        return self._all(lambda store: store.range(from_key, to_key))
-
-    def reverse_range(self, from_key: Any, to_key: Any) -> KeyValueIterator:
-        """As `range`, in each partition from the largest key to the smallest."""
-        return self._all(lambda store: store.reverse_range(from_key, to_key))
-
-    def all(self) -> KeyValueIterator:
-        """Return all entries, partition by partition."""
-        return self._all(lambda store: store.all())
-
-    def reverse_all(self) -> KeyValueIterator:
-        """Return all entries, in each partition from the largest key to the smallest."""
-        return self._all(lambda store: store.reverse_all())
-
-    def prefix_scan(self, prefix: Any, prefix_serde: Serde) -> KeyValueIterator:
-        """Return the entries whose serialised key begins with `prefix` as `prefix_serde` writes it; raises TypeError
-        for a None prefix."""
-        self._check_key(prefix)
-        return self._all(lambda store: store.prefix_scan(prefix, prefix_serde))
+    get = _first(ReadOnlyKeyValueStore.get)
+    range = _every(ReadOnlyKeyValueStore.range)
+    reverse_range = _every(ReadOnlyKeyValueStore.reverse_range)
+    all = _every(ReadOnlyKeyValueStore.all)
+    reverse_all = _every(ReadOnlyKeyValueStore.reverse_all)
+    prefix_scan = keyed(_every(ReadOnlyKeyValueStore.prefix_scan))
 
     def approximate_num_entries(self) -> int:
         """Return about how many entries there are in all partitions."""
@@ -166,99 +156,30 @@ class CompositeReadOnlyWindowStore(CompositeReadOnlyStore):
     """A window store over all partitions (implements ReadOnlyWindowStore). Times are ms."""
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to`
-        an iterator of (start, value) over the windows that start between both, inclusive. Raises TypeError for a None
-        key."""
+        """As in ReadOnlyWindowStore; raises TypeError for a None key."""
         self._check_key(key)
         if time_to is None:
             return self._first_value(lambda store: store.fetch(key, time_from))
         return self._all(lambda store: store.fetch(key, time_from, time_to))
 
-    def backward_fetch(self, key: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """Return the windows of `key` that start from `time_from` to `time_to`, the latest first; raises TypeError for
-        a None key."""
-        self._check_key(key)
-        return self._all(lambda store: store.backward_fetch(key, time_from, time_to))
-
-    def fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """Return the windows of the keys from `key_from` to `key_to` (inclusive, None for an open end) that start from
-        `time_from` to `time_to`."""
-        return self._all(lambda store: store.fetch_range(key_from, key_to, time_from, time_to))
-
-    def backward_fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int) -> KeyValueIterator:
-        """As `fetch_range`, in reverse in each partition."""
-        return self._all(lambda store: store.backward_fetch_range(key_from, key_to, time_from, time_to))
-
-    def fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
-        """Return all windows that start from `time_from` to `time_to`, both inclusive."""
-        return self._all(lambda store: store.fetch_all(time_from, time_to))
-
-    def backward_fetch_all(self, time_from: int, time_to: int) -> KeyValueIterator:
-        """As `fetch_all`, in reverse in each partition."""
-        return self._all(lambda store: store.backward_fetch_all(time_from, time_to))
-
-    def all(self) -> KeyValueIterator:
-        """Return all windows."""
-        return self._all(lambda store: store.all())
-
-    def backward_all(self) -> KeyValueIterator:
-        """Return all windows, in reverse in each partition."""
-        return self._all(lambda store: store.backward_all())
+    backward_fetch = keyed(_every(ReadOnlyWindowStore.backward_fetch))
+    fetch_range = _every(ReadOnlyWindowStore.fetch_range)
+    backward_fetch_range = _every(ReadOnlyWindowStore.backward_fetch_range)
+    fetch_all = _every(ReadOnlyWindowStore.fetch_all)
+    backward_fetch_all = _every(ReadOnlyWindowStore.backward_fetch_all)
+    all = _every(ReadOnlyWindowStore.all)
+    backward_all = _every(ReadOnlyWindowStore.backward_all)
 
 
 class CompositeReadOnlySessionStore(CompositeReadOnlyStore):
     """A session store over all partitions (implements ReadOnlySessionStore). Times are ms."""
 
-    def fetch_session(self, key: Any, session_start: int, session_end: int) -> Any:
-        """Return the aggregate of one session, None if there is none; raises TypeError for a None key."""
-        self._check_key(key)
-        return self._first_value(lambda store: store.fetch_session(key, session_start, session_end))
-
-    def find_sessions(self, key: Any, earliest_session_end: int, latest_session_start: int) -> KeyValueIterator:
-        """Return the sessions of `key` that end at or after the one time and start at or before the other; raises
-        TypeError for a None key."""
-        self._check_key(key)
-        return self._all(lambda store: store.find_sessions(key, earliest_session_end, latest_session_start))
-
-    def backward_find_sessions(
-        self, key: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions`, in reverse."""
-        self._check_key(key)
-        return self._all(lambda store: store.backward_find_sessions(key, earliest_session_end, latest_session_start))
-
-    def find_sessions_range(
-        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions`, of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
-        return self._all(
-            lambda store: store.find_sessions_range(key_from, key_to, earliest_session_end, latest_session_start)
-        )
-
-    def backward_find_sessions_range(
-        self, key_from: Any, key_to: Any, earliest_session_end: int, latest_session_start: int
-    ) -> KeyValueIterator:
-        """As `find_sessions_range`, in reverse in each partition."""
-        return self._all(
-            lambda store: store.backward_find_sessions_range(
-                key_from, key_to, earliest_session_end, latest_session_start
-            )
-        )
-
-    def fetch(self, key: Any) -> KeyValueIterator:
-        """Return all sessions of `key`; raises TypeError for a None key."""
-        self._check_key(key)
-        return self._all(lambda store: store.fetch(key))
-
-    def backward_fetch(self, key: Any) -> KeyValueIterator:
-        """Return all sessions of `key` in reverse; raises TypeError for a None key."""
-        self._check_key(key)
-        return self._all(lambda store: store.backward_fetch(key))
-
-    def fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
-        """Return all sessions of the keys from `key_from` to `key_to` (inclusive, None for an open end)."""
-        return self._all(lambda store: store.fetch_range(key_from, key_to))
-
-    def backward_fetch_range(self, key_from: Any, key_to: Any) -> KeyValueIterator:
-        """As `fetch_range`, in reverse in each partition."""
-        return self._all(lambda store: store.backward_fetch_range(key_from, key_to))
+    fetch_session = _first(ReadOnlySessionStore.fetch_session)
+    find_sessions = keyed(_every(ReadOnlySessionStore.find_sessions))
+    backward_find_sessions = keyed(_every(ReadOnlySessionStore.backward_find_sessions))
+    find_sessions_range = _every(ReadOnlySessionStore.find_sessions_range)
+    backward_find_sessions_range = _every(ReadOnlySessionStore.backward_find_sessions_range)
+    fetch = keyed(_every(ReadOnlySessionStore.fetch))
+    backward_fetch = keyed(_every(ReadOnlySessionStore.backward_fetch))
+    fetch_range = _every(ReadOnlySessionStore.fetch_range)
+    backward_fetch_range = _every(ReadOnlySessionStore.backward_fetch_range)

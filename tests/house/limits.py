@@ -1,0 +1,152 @@
+"""Measures the source of the library against the limits of CONTRIBUTING.md.
+
+    python -m tests.house.limits
+
+prints what exceeds a limit today, in the form of `exceptions.toml`.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SOURCE: Final = ROOT / "src"
+
+LIMITS: Final[Mapping[str, int]] = {
+    "module_lines": 600,
+    "class_lines": 450,
+    "function_lines": 60,
+    "parameters": 8,
+    "attributes": 20,
+}
+"""The largest value that needs no exception. parameters: without self and cls. attributes: names that a class assigns
+on self."""
+
+COMMENTED_LINES: Final = 50
+"""A function with more lines needs a comment inside."""
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+_PLAIN: Final = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
+"""Statements of a package's `__init__`: imports, names, docstrings."""
+
+
+@dataclass(frozen=True)
+class Module:
+    """A module of the library. name: its path below src. tree, text: its source."""
+
+    name: str
+    tree: ast.Module
+    text: str
+
+
+def modules() -> list[Module]:
+    """Return all modules of the library, sorted by name."""
+    return [
+        Module(str(path.relative_to(SOURCE)), ast.parse(text := path.read_text()), text)
+        for path in sorted(SOURCE.rglob("*.py"))
+    ]
+
+
+def measured(found: list[Module]) -> dict[str, dict[str, int]]:
+    """Return the values above each limit, by place."""
+    values: dict[str, dict[str, int]] = {name: {} for name in LIMITS}
+    for module in found:
+        values["module_lines"][module.name] = len(module.text.splitlines())
+        for place, node in _definitions(module.tree):
+            at = f"{module.name}:{place}"
+            if isinstance(node, ast.ClassDef):
+                values["class_lines"][at] = _lines(node)
+                values["attributes"][at] = len(_attributes(node))
+            else:
+                values["function_lines"][at] = _lines(node)
+                values["parameters"][at] = _parameters(node)
+    return {
+        name: {place: value for place, value in sorted(places.items()) if value > LIMITS[name]}
+        for name, places in values.items()
+    }
+
+
+def packages_with_logic(found: list[Module]) -> list[str]:
+    """Return the `__init__` modules that hold more than imports, names and docstrings."""
+    return [
+        module.name
+        for module in found
+        if Path(module.name).name == "__init__.py"
+        and not all(isinstance(statement, _PLAIN) for statement in module.tree.body)
+    ]
+
+
+def shared_class_names(found: list[Module]) -> dict[str, list[str]]:
+    """Return the public class names that several modules define, with those modules."""
+    places = defaultdict[str, list[str]](list)
+    for module in found:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module.name)
+    return {name: names for name, names in sorted(places.items()) if len(names) > 1}
+
+
+def uncommented(found: list[Module]) -> list[str]:
+    """Return the long functions without a comment inside."""
+    places = []
+    for module in found:
+        rows = {token.start[0] for token in _tokens(module.text) if token.type == tokenize.COMMENT}
+        for place, node in _definitions(module.tree):
+            if isinstance(node, ast.ClassDef) or _lines(node) <= COMMENTED_LINES:
+                continue
+            if not any(node.lineno <= row <= (node.end_lineno or 0) for row in rows):
+                places.append(f"{module.name}:{place}")
+    return sorted(places)
+
+
+def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
+    return tokenize.generate_tokens(io.StringIO(text).readline)
+
+
+def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.ClassDef | Function]]:
+    """Yield the classes and functions of a module with their qualified names."""
+    waiting: list[tuple[str, ast.AST]] = [("", tree)]
+    while waiting:
+        prefix, parent = waiting.pop()
+        for node in ast.iter_child_nodes(parent):
+            if isinstance(node, ast.ClassDef | Function):
+                yield prefix + node.name, node
+                waiting.append((f"{prefix}{node.name}.", node))
+            else:
+                waiting.append((prefix, node))
+
+
+def _lines(node: ast.ClassDef | Function) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def _parameters(node: Function) -> int:
+    names = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def _attributes(node: ast.ClassDef) -> set[str]:
+    return {
+        each.attr
+        for each in ast.walk(node)
+        if isinstance(each, ast.Attribute)
+        and isinstance(each.ctx, ast.Store)
+        and isinstance(each.value, ast.Name)
+        and each.value.id == "self"
+    }
+
+
+if __name__ == "__main__":
+    everything = modules()
+    for limit, places in measured(everything).items():
+        print(f"\n[{limit}]", *(f'"{place}" = {value}' for place, value in places.items()), sep="\n")
+    print(f"\npackages_with_logic = {packages_with_logic(everything)}")
+    print(f"uncommented = {uncommented(everything)}")
+    print("\n[shared_class_names]", *(f"{name} = {names}" for name, names in shared_class_names(everything).items()), sep="\n")

@@ -1,0 +1,77 @@
+"""The source of the library keeps the limits of CONTRIBUTING.md; `exceptions.toml` may only shrink."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.house.limits import (
+    LIMITS,
+    Module,
+    measured,
+    modules,
+    packages_with_logic,
+    shared_class_names,
+    uncommented,
+)
+
+EXCEPTIONS = tomllib.loads((Path(__file__).parent / "exceptions.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Module]:
+    return modules()
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_limit_holds(found: list[Module], limit: str) -> None:
+    assert measured(found)[limit] == EXCEPTIONS[limit]
+
+
+def test_packages_only_import_and_export(found: list[Module]) -> None:
+    assert packages_with_logic(found) == EXCEPTIONS["packages_with_logic"]
+
+
+def test_a_public_class_name_has_one_meaning(found: list[Module]) -> None:
+    assert shared_class_names(found) == EXCEPTIONS["shared_class_names"]
+
+
+def test_a_long_function_has_a_comment(found: list[Module]) -> None:
+    assert uncommented(found) == EXCEPTIONS["uncommented"]
+
+
+def module(text: str, name: str = "a.py") -> Module:
+    return Module(name, ast.parse(text), text)
+
+
+def test_each_limit_is_measured() -> None:
+    parameters = ", ".join(f"a{number}" for number in range(9))
+    lines = "\n".join(f"        self.a{number} = {number}" for number in range(600))
+    text = f"class C:\n    def __init__(self, {parameters}):\n{lines}\n"
+    assert measured([module(text)]) == {
+        "module_lines": {"a.py": 602},
+        "class_lines": {"a.py:C": 602},
+        "function_lines": {"a.py:C.__init__": 601},
+        "parameters": {"a.py:C.__init__": 9},
+        "attributes": {"a.py:C": 600},
+    }
+
+
+def test_long_functions_without_comments_are_found() -> None:
+    body = "    pass\n" * 60
+    silent, commented = f"def silent():\n{body}", f"def commented():\n    # Why.\n{body}"
+    assert uncommented([module(f"# Outside.\n{silent}\n\n{commented}")]) == ["a.py:silent"]
+
+
+def test_names_of_several_classes_are_found() -> None:
+    text = "class Same: pass\nclass _Own: pass\n"
+    assert shared_class_names([module(text), module(text, "b.py")]) == {"Same": ["a.py", "b.py"]}
+
+
+def test_logic_of_packages_is_found() -> None:
+    plain = module('"""A package."""\nfrom a import b\n__all__ = ["b"]\n', "a/__init__.py")
+    logic = module("def f(): pass\n", "b/__init__.py")
+    assert packages_with_logic([plain, logic]) == ["b/__init__.py"]
