@@ -14,8 +14,8 @@ from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, Self
 
-from penstock.application import ApplicationLife
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS
+from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.clock import SystemClock
 from penstock.config import StreamsConfig

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from penstock.application import ApplicationLife
+from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.application.topology_edit import TopologyEdit
 from penstock.config import StreamsConfig

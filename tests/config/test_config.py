@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock import config
-from penstock.config import StreamsConfig, environment_name
+from penstock.config import StreamsConfig, environment_name, streams_config
 from penstock.config.keys import KEYS
 from penstock.errors import ConfigError
 from penstock.serdes import Serdes, StringSerde
@@ -56,7 +55,7 @@ def test_the_deprecated_kind_of_the_stores_of_the_dsl_holds(value: str, meant: s
 
 
 def test_a_deprecated_name_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    config._warned.clear()
+    streams_config._warned.clear()
     for _ in range(2):
         StreamsConfig({"cache.max.bytes.buffering": 0}, {})
     assert [record.getMessage() for record in caplog.records] == [

@@ -37,9 +37,7 @@ def read(rows: Rows, *columns: str) -> set[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("runner", [ON_SPARK, "threads"], indirect=True)
-def test_libraries_of_data_frames_read_the_table_of_a_store(
-    runner: Runner, source: str, config: StreamsConfig
-) -> None:
+def test_libraries_of_data_frames_read_the_table_of_a_store(runner: Runner, source: str, config: StreamsConfig) -> None:
     runner.write(source, [InputRecord(k.encode(), v.encode(), t, int(k == "b")) for k, v, t in RECORDS])
     with KafkaStreams(every_kind(source), config, **runner.options()) as streams:
 

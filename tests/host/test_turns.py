@@ -128,9 +128,7 @@ def test_each_has_its_share_and_its_turn_within_a_bound(topologies: Sequence[tup
 PLACES = st.integers(1, 4)
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 20), st.integers(1, 50)), min_size=2, max_size=4), PLACES, st.integers(0, 2)
-)
+@given(st.lists(st.tuples(st.integers(1, 20), st.integers(1, 50)), min_size=2, max_size=4), PLACES, st.integers(0, 2))
 def test_worker_processes_share_the_cores_by_weight(
     topologies: Sequence[tuple[int, int]], cores: int, pause_ms: int
 ) -> None:

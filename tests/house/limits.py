@@ -34,7 +34,8 @@ COMMENTED_LINES: Final = 50
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 _PLAIN: Final = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.Expr)
-"""Statements of a package's `__init__`: imports, names, docstrings."""
+_LOADING: Final = ("__getattr__", "__dir__")
+"""Functions that load public names when they are first asked for (PEP 562)."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +80,19 @@ def packages_with_logic(found: list[Module]) -> list[str]:
         module.name
         for module in found
         if Path(module.name).name == "__init__.py"
-        and not all(isinstance(statement, _PLAIN) for statement in module.tree.body)
+        and not all(_is_plain(statement) for statement in module.tree.body)
     ]
+
+
+def _is_plain(statement: ast.stmt) -> bool:
+    """Return whether a statement only imports, names or documents."""
+    match statement:
+        case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+            return all(_is_plain(each) for each in statement.body)
+        case ast.FunctionDef(name=name):
+            return name in _LOADING
+        case _:
+            return isinstance(statement, _PLAIN)
 
 
 def shared_class_names(found: list[Module]) -> dict[str, list[str]]:
@@ -149,4 +161,8 @@ if __name__ == "__main__":
         print(f"\n[{limit}]", *(f'"{place}" = {value}' for place, value in places.items()), sep="\n")
     print(f"\npackages_with_logic = {packages_with_logic(everything)}")
     print(f"uncommented = {uncommented(everything)}")
-    print("\n[shared_class_names]", *(f"{name} = {names}" for name, names in shared_class_names(everything).items()), sep="\n")
+    print(
+        "\n[shared_class_names]",
+        *(f"{name} = {names}" for name, names in shared_class_names(everything).items()),
+        sep="\n",
+    )

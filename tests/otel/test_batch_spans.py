@@ -200,7 +200,7 @@ def test_output_is_the_same_with_and_without_spans() -> None:
 
 
 def test_the_providers_are_set_up_once_in_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.otel._is_set_up", Event())
+    monkeypatch.setattr("penstock.otel.setup._is_set_up", Event())
     calls = []
 
     def set_up() -> None:
@@ -212,7 +212,7 @@ def test_the_providers_are_set_up_once_in_a_process(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_setup_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.otel._is_set_up", Event())
+    monkeypatch.setattr("penstock.otel.setup._is_set_up", Event())
 
     def set_up() -> None:
         raise OSError("no collector")

@@ -37,7 +37,7 @@ from penstock.host.inline import ProducedRecord
 from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, ValueTimestampHeaders
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change
-from penstock.state.build import build_store, changelog_records, restore_store
+from penstock.state.build import StoreServices, build_store, changelog_records, restore_store
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.changelog_format import (
     BUFFER_HEADERS,
@@ -363,7 +363,7 @@ def test_a_record_of_another_store_is_refused(supplier: StoreSupplier, record: C
 def _logged(builder: StoreBuilder, metadata: dict[str, int]) -> tuple[Any, ChangeLog]:
     log = ChangeLog({"s": "topic"})
     view = MemoryBase().view("s")
-    return build_store(builder, CONFIG, view, RecordCache(0), _context, metadata, change_log=log), log
+    return build_store(builder, CONFIG, view, RecordCache(0), _context, metadata, StoreServices(change_log=log)), log
 
 
 def _taken(log: ChangeLog) -> list[ChangelogRecord]:

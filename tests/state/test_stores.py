@@ -24,7 +24,7 @@ from penstock.metrics.observer import RecordingObserver
 from penstock.record import NO_TIMESTAMP, ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
-from penstock.state.build import build_store
+from penstock.state.build import StoreServices, build_store
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
@@ -272,7 +272,9 @@ def test_a_builder_is_plain_data() -> None:
 def test_a_store_below_its_cache_does_not_report_the_calls_of_the_store() -> None:
     observer = RecordingObserver(lambda: 0, lambda: 0)
     view, cache = MemoryBase().view("s"), RecordCache(10_000_000, observer)
-    store: Any = build_store(text_store(caching=True), CONFIG, view, cache, lambda: CONTEXT, {}, observer=observer)
+    store: Any = build_store(
+        text_store(caching=True), CONFIG, view, cache, lambda: CONTEXT, {}, StoreServices(observer=observer)
+    )
     store.put("a", "1")
     assert (store.beneath_cache().get("a"), store.get("a")) == (None, "1")
     assert {name: measured.number for name, measured in observer.take().items()} == {
@@ -286,7 +288,13 @@ def test_an_iterator_is_measured_from_its_opening_to_its_end() -> None:
     now = [0]
     observer = RecordingObserver(lambda: now[0], lambda: 1_000 + now[0])
     store: Any = build_store(
-        text_store(), CONFIG, MemoryBase().view("s"), RecordCache(0), lambda: CONTEXT, {}, observer=observer
+        text_store(),
+        CONFIG,
+        MemoryBase().view("s"),
+        RecordCache(0),
+        lambda: CONTEXT,
+        {},
+        StoreServices(observer=observer),
     )
 
     def iterators() -> tuple[float, float, Measurement]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from penstock.config import StreamsConfig
 from penstock.serdes import Serdes
 from penstock.state.api import RecordContext, StoreBuilder
-from penstock.state.build import build_store
+from penstock.state.build import StoreServices, build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores, default_segment_interval_ms
@@ -48,7 +48,7 @@ class Task:
             RecordCache(10_000),
             lambda: CONTEXT,
             self.metadata,
-            self.dropped.append,
+            StoreServices(self.dropped.append),
         )
 
     def restart(self) -> None:

@@ -17,7 +17,7 @@ from penstock.errors import InvalidStateStoreError
 from penstock.record import ValueAndTimestamp
 from penstock.serdes import Serdes
 from penstock.state.api import FlushedEntries, RecordContext, StoreBuilder
-from penstock.state.build import build_store
+from penstock.state.build import StoreServices, build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import EXPIRED_PER_FLUSH
@@ -54,7 +54,7 @@ class Task:
             RecordCache(10_000_000),
             lambda: CONTEXT,
             self.metadata,
-            self._drop,
+            StoreServices(self._drop),
         )
 
     def _drop(self, records: int) -> None:

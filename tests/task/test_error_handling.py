@@ -53,6 +53,8 @@ from tests.task.topologies import batch_of, sent, supplier, task_of
 
 S = Serdes.string()
 EXECUTIONS = ("auto", "record")
+
+
 def no_pair(key: Any, value: Any) -> Any:
     return value
 

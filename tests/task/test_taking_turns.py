@@ -15,6 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.metrics.host_metrics import NODE_ID, PROCESS, operation_of
 from penstock.plan.subtopology import TaskId
 from penstock.state.memory import MemoryBase
+from penstock.task.environment import TaskEnvironment
 from penstock.task.stream_task import StreamTask
 from tests.task.topologies import STRING, AnyTopic, batch_of, sent
 
@@ -104,7 +105,9 @@ def task_of(program: Program, execution: str, cache_bytes: int, level: str = "IN
         "metrics.recording.level": level,
     }
     config = StreamsConfig(settings, environment={})
-    task = StreamTask(part, TaskId(0, 0), config, MemoryBase(), AnyTopic(1), nanoseconds=lambda: 0)
+    task = StreamTask(
+        part, TaskId(0, 0), config, MemoryBase(), AnyTopic(1), environment=TaskEnvironment(nanoseconds=lambda: 0)
+    )
     task.initialize()
     return task
 

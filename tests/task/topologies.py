@@ -14,7 +14,8 @@ from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
 from penstock.task.batch_tracing import BatchTracing
-from penstock.task.punctuation import Schedules
+from penstock.task.environment import TaskEnvironment
+from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
 
@@ -76,8 +77,7 @@ def task_of(
         base or MemoryBase(),
         AnyTopic(partitions),
         checkpoint,
-        schedules=schedules,
-        tracing=tracing,
+        environment=TaskEnvironment(schedules=schedules or LivingSchedules(), tracing=tracing),
     )
     task.initialize()
     return task

@@ -108,9 +108,7 @@ def reset(
 
 
 @app.command()
-def delete(
-    groups: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None
-) -> None:
+def delete(groups: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
     """Delete groups without members, with what they have committed."""
     admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
     known = {one.group_id for one in admin.groups()}

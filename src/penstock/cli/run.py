@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.application import ApplicationLife
+from penstock.application.life import ApplicationLife
 from penstock.background import in_background
 from penstock.broker.errors import BrokerError
 from penstock.broker.process import BrokerProcess

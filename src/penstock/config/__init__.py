@@ -1,211 +1,25 @@
-"""The configuration of an application: values by key, checked.
-
-A key comes from the user's mapping, else from the environment (`application.id` as PENSTOCK_APPLICATION_ID,
-`penstock.host` as PENSTOCK_HOST), else from its row in `config.keys`. Keys without a row are kept: clients take those
-that they know (any librdkafka key). Nothing here opens anything.
-"""
+"""The configuration of an application: `streams_config` reads and checks values, `keys` defines them."""
 
 from __future__ import annotations
 
-import logging
-import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Any
-
-from penstock.config.constants import ConfigConstants
-from penstock.config.keys import KEYS
-from penstock.errors import ConfigError
-
-_log = logging.getLogger(__name__)
-
-_SECRET_PARTS = (
-    "password",
-    "secret",
-    "sasl.jaas",
-    "sasl.username",
-    "ssl.key",
-    "keystore.key",
-    "user.info",
-    "token",
-    "credential",
-    "oauthbearer.client",
+from penstock.config.streams_config import (
+    FORMER_NAMES,
+    StreamsConfig,
+    current_names,
+    did_you_mean,
+    environment_name,
+    keys_of,
+    redacted,
+    warn_without_effect,
 )
 
-_OWN_PREFIX = "penstock."
-
-_OF_KUBERNETES = re.compile("(tcp|udp|sctp)://")
-"""How the address of a service begins that Kubernetes gives to all pods of a namespace, in <SERVICE>_PORT."""
-
-_MISSPELT = 0.9
-"""How like a known variable another one has to be to stand for it, from 0 to 1: a letter or two are wrong."""
-
-FORMER_NAMES = {
-    "cache.max.bytes.buffering": "statestore.cache.max.bytes",  # KIP-770
-    "default.deserialization.exception.handler": "deserialization.exception.handler",  # KIP-1056
-    "default.dsl.store": "dsl.store.suppliers.class",  # KIP-954
-    "default.production.exception.handler": "production.exception.handler",  # KIP-1056
-}
-"""Deprecated names of keys, which hold where the new one is not set."""
-
-_FORMER_VALUES = {("default.dsl.store", "rocksDB"): "rocksdb"}
-"""What values of keys under a deprecated name are called now."""
-
-
-def environment_name(key: str) -> str:
-    """Return the environment variable of `key`: `application.id` -> PENSTOCK_APPLICATION_ID; the prefix penstock. is
-    not doubled."""
-    name = key.replace(".", "_").replace("-", "_").upper()
-    return name if name.startswith("PENSTOCK_") else f"PENSTOCK_{name}"
-
-
-def redacted(key: str, value: Any) -> str:
-    """Return `value` as it may be shown: secrets (passwords, tokens, JAAS lines ...) as [hidden]."""
-    return "[hidden]" if any(part in key.lower() for part in _SECRET_PARTS) else str(value)
-
-
-_warned: set[str] = set()
-
-
-def warn_without_effect(key: str, why: str) -> None:
-    """Say in the log, once in a process, that the configuration `key` changes nothing, and why.
-
-    Args:
-        key: as the user wrote it.
-        why: the reason, and the key to set instead, if any.
-    """
-    _warn_once(key, "The configuration %s is ignored: %s.", key, why)
-
-
-def _warn_once(key: str, message: str, *arguments: str) -> None:
-    if key not in _warned:
-        _warned.add(key)
-        _log.warning(message, *arguments)
-
-
-def current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `values` with each key under its current name; a deprecated name that is given beside it is kept and has
-    no effect. Both cases are logged once per process (Kafka class: StreamsConfigUtils)."""
-    found = dict(values)
-    for old, new in FORMER_NAMES.items():
-        if old not in found:
-            continue
-        if new in found:
-            _warn_once(old, "The deprecated configuration %s is ignored, since %s is set too.", old, new)
-        else:
-            value = found.pop(old)
-            found[new] = _FORMER_VALUES.get((old, value), value) if isinstance(value, str) else value
-            _warn_once(old, "The configuration %s is deprecated; set %s instead.", old, new)
-    return found
-
-
-def _check_known(given: Mapping[str, Any]) -> None:
-    """Raise ConfigError for a key that begins as Penstock's own do and is none; other keys may be a client's."""
-    for key in given:
-        if key.startswith(_OWN_PREFIX) and key not in KEYS:
-            raise ConfigError(f"Unknown configuration {key}{did_you_mean(key, KEYS) or ': Penstock has no such key.'}")
-
-
-def did_you_mean(key: str, known: Iterable[str]) -> str:
-    """Return the question after the key that is meant, probably; empty where none of `known` is like `key`."""
-    close = get_close_matches(key, list(known), n=1)
-    return f": did you mean {close[0]}?" if close else ""
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the keys that environment variables set; those that are empty set nothing."""
-    keys = {environment_name(name): name for name in (*KEYS, *FORMER_NAMES)}
-    found: dict[str, str] = {}
-    for variable, value in environment.items():
-        if not variable.startswith("PENSTOCK_") or not value.strip():
-            continue
-        if variable not in keys:
-            if close := get_close_matches(variable, keys, n=1, cutoff=_MISSPELT):
-                _warn_once(variable, "The environment variable %s is ignored: did you mean %s?", variable, close[0])
-        elif variable.endswith("_PORT") and _OF_KUBERNETES.match(value):
-            _warn_once(variable, "%s=%s is ignored: Kubernetes sets it for a service of that name.", variable, value)
-        else:
-            found[keys[variable]] = value
-    return found
-
-
-def keys_of(config: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return the keys that a user has given; raises TypeError for anything but a dict or a StreamsConfig."""
-    if config is not None and not isinstance(config, Mapping):
-        raise TypeError(
-            f"Expected a dict or a StreamsConfig as configuration, got {config!r:.100}. The topology comes first: "
-            "KafkaStreams(topology, config)."
-        )
-    return config.given() if isinstance(config, StreamsConfig) else (config or {})
-
-
-class StreamsConfig(ConfigConstants, Mapping[str, Any]):
-    """The configuration of one application, checked (Kafka class: StreamsConfig). Reading a key that has a row and no
-    value gives its default."""
-
-    def __init__(self, values: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None) -> None:
-        """Take `values` (dotted keys), then the environment (default: os.environ); raises ConfigError for a value that
-        cannot be."""
-        around = current_names(_from_environment(os.environ if environment is None else environment))
-        own = current_names(keys_of(values))
-        given = {**around, **own}
-        _check_known(given)
-        self._given: dict[str, Any] = given
-        self._values: dict[str, Any] = dict(given)
-        for name, row in KEYS.items():
-            value = given.get(name)
-            try:
-                self._values[name] = row.default if value is None else row.parse(name, value)
-            except ConfigError as error:
-                if name not in own:
-                    raise ConfigError(f"{error} The environment variable {environment_name(name)} sets it.") from error
-                raise
-
-    def __getitem__(self, key: str) -> Any:
-        return self._values[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def given(self) -> Mapping[str, Any]:
-        """Return the keys and values as the user gave them (mapping and environment)."""
-        return dict(self._given)
-
-    def overridden(self, values: Mapping[str, Any]) -> StreamsConfig:
-        """Return this configuration with `values` before its own; raises ConfigError for a value that cannot be."""
-        return StreamsConfig({**self._given, **current_names(values)}, environment={}) if values else self
-
-    def required(self, key: str) -> Any:
-        """Return the value of `key`; raises ConfigError naming the key and its environment variable if it is not
-        set."""
-        value = self._values.get(key)
-        if value is None:
-            raise ConfigError(
-                f"Missing required configuration {key!r}: set it in the config or as {environment_name(key)}."
-            )
-        return value
-
-    def client_config(self) -> dict[str, Any]:
-        """Return the keys that have no row (a client's own, such as security settings), and bootstrap.servers."""
-        own = {key: value for key, value in self._given.items() if key not in KEYS}
-        if self._values["bootstrap.servers"] is not None:
-            own["bootstrap.servers"] = self._values["bootstrap.servers"]
-        return own
-
-    def client_id(self) -> str:
-        """Return client.id, or the application.id."""
-        return str(self._values["client.id"] or self._values["application.id"] or "")
-
-    def checkpoint_directory(self) -> str:
-        """Return penstock.checkpoint.dir, or <state.dir>/<application.id>/checkpoint."""
-        chosen: str | None = self._values["penstock.checkpoint.dir"]
-        return chosen or str(Path(self._values["state.dir"]) / self.required("application.id") / "checkpoint")
-
-    def __repr__(self) -> str:
-        shown = ", ".join(f"{key}={redacted(key, value)}" for key, value in sorted(self._given.items()))
-        return f"StreamsConfig({shown})"
+__all__ = [
+    "FORMER_NAMES",
+    "StreamsConfig",
+    "current_names",
+    "did_you_mean",
+    "environment_name",
+    "keys_of",
+    "redacted",
+    "warn_without_effect",
+]

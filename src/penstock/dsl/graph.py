@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import TopologyError
 from penstock.extras import load
 from penstock.notebook import Forms, failed
-from penstock.plan.lower import lower
+from penstock.plan.lower.plan import lower
 from penstock.plan.names import InternalNameProvider
 from penstock.plan.nodes import Foreach, GraphNode, NodeId, Plan, Process
 from penstock.plan.optimize import optimize

@@ -81,9 +81,7 @@ class TableJoins(Shell, Generic[K, V]):
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]: ...
 
-    def join(
-        self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any
-    ) -> KTable[K, VR]:
+    def join(self, other: KTable[Any, VO], joiner: Callable[..., VR], *given: Any, **options: Any) -> KTable[K, VR]:
         """Return the table of the keys that both tables have.
 
         Args:
@@ -228,13 +226,8 @@ class TableJoins(Shell, Generic[K, V]):
         )
         join_names = _foreign_key_names(self._graph.names, options.name)
         store = self._result_store(kept, names.FOREIGN_KEY_JOIN_OUTPUT)
-        subscriptions = StoreBuilder(
-            KeyValueBytesStoreSupplier(join_names.subscription_store, None),
-            BytesSerde(),
-            SubscriptionWrapperSerde(self._key_serde),
-            timestamped=True,
-            logs_headers=True,
-        )
+        # Subscriptions go to the task of the foreign key and are kept there; its answers come back to the primary key.
+        subscriptions = _subscription_store(join_names.subscription_store, self._key_serde)
         subscription = self._graph.add(
             nodes.ForeignKeySubscription(
                 name=join_names.join_foreign,
@@ -275,6 +268,16 @@ class TableJoins(Shell, Generic[K, V]):
             queryable=kept.user_store_name is not None,
         )
         return self._graph.table(self._graph.add(join), kept.key_serde, kept.value_serde, kept.user_store_name)
+
+
+def _subscription_store(name: str, primary_key_serde: Serde | None) -> StoreBuilder:
+    return StoreBuilder(
+        KeyValueBytesStoreSupplier(name, None),
+        BytesSerde(),
+        SubscriptionWrapperSerde(primary_key_serde),
+        timestamped=True,
+        logs_headers=True,
+    )
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:

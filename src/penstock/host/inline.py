@@ -29,6 +29,7 @@ from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.state.api import StateStore
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.memory import MemoryBase
+from penstock.task.environment import TaskEnvironment
 from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import LivingSchedules, Schedules
@@ -107,13 +108,15 @@ class InlineHost:
             _OnePartitionEach(),
             checkpoint,
             wall_clock_ms=self._clock.milliseconds(),
-            schedules=schedules,
-            state_log_prefix="topology-test-driver ",
-            global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
-            change_log=self._change_log,
-            nanoseconds=SystemClock().nanoseconds,
-            node_lines=self._node_lines,
-            tracing=batch_tracing(self._config),
+            environment=TaskEnvironment(
+                schedules=schedules,
+                state_log_prefix="topology-test-driver ",
+                global_stores={} if self._global_task is None else self._global_task.read_only_stores(),
+                change_log=self._change_log,
+                nanoseconds=SystemClock().nanoseconds,
+                node_lines=self._node_lines,
+                tracing=batch_tracing(self._config),
+            ),
         )
         task.initialize()
         return task

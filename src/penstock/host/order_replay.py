@@ -17,6 +17,7 @@ from penstock.errors import StreamsError
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.state.memory import MemoryBase
+from penstock.task.environment import TaskEnvironment
 from penstock.task.order_trace import TracedCommit, TracedRange
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.stream_task import StreamTask
@@ -101,8 +102,7 @@ class OrderReplay:
             self._partitions,
             checkpoint,
             commit.wall_clock,
-            EpochSchedules(checkpoint.schedules),
-            cache_bytes=traced.cache_bytes,
+            TaskEnvironment(schedules=EpochSchedules(checkpoint.schedules), cache_bytes=traced.cache_bytes),
         )
         for lane in dict.fromkeys((taken.partition, taken.lane) for taken in commit.ranges):
             batches = [self._read(taken) for taken in commit.ranges if (taken.partition, taken.lane) == lane]

@@ -7,7 +7,7 @@ counts, and nothing here sends metrics anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -488,17 +488,7 @@ def streams_metrics(
 
     for name, value in facts.items():
         add(_THREAD if name == THREAD_STATE else _STREAM, name, value)
-    for task in statistics.get("processed", {}):
-        for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that a reader sees the first one as an increase
-            for end in ("-total", "-rate"):
-                add(_TASK, f"{name}{end}", 0, ("task-id", task))
-    for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
-        for task, records in statistics.get(counted, {}).items():
-            add(_TASK, name, records, ("task-id", task))
-    for way in ("consumed", "produced"):
-        for topic, (records, size) in statistics.get(way, {}).items():
-            add(_TOPIC, f"records-{way}-total", records, ("topic", topic))
-            add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
+    _add_counts(add, statistics)
     for operation, sampled in {**measured.operations, **_of_all_tasks(measured.operations)}.items():
         group, tags = _place(operation)
         for end, stat in () if operation.task == _CLOSED else _STATS[group, operation.name]:
@@ -527,6 +517,21 @@ def streams_metrics(
     for metrics, sampled in measured.sensors.items():
         found.update({name: Metric(name, stat.of(sampled)) for name, stat in metrics})
     return found
+
+
+def _add_counts(add: Callable[..., None], statistics: Mapping[str, Any]) -> None:
+    """Add the records that the host counts, by task and by topic."""
+    for task in statistics.get("processed", {}):
+        for name in (DROPPED_RECORDS, DEAD_LETTER_RECORDS):  # so that a reader sees the first one as an increase
+            for end in ("-total", "-rate"):
+                add(_TASK, f"{name}{end}", 0, ("task-id", task))
+    for counted, name in (("processed", "process-total"), ("dropped", "dropped-records-total")):
+        for task, records in statistics.get(counted, {}).items():
+            add(_TASK, name, records, ("task-id", task))
+    for way in ("consumed", "produced"):
+        for topic, (records, size) in statistics.get(way, {}).items():
+            add(_TOPIC, f"records-{way}-total", records, ("topic", topic))
+            add(_TOPIC, f"bytes-{way}-total", size, ("topic", topic))
 
 
 def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:

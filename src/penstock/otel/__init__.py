@@ -1,28 +1,5 @@
-"""What OpenTelemetry receives: metrics (`instruments`) and a span for each batch (`batch_spans`).
+"""OpenTelemetry: metrics (`instruments`) and a span for each batch (`batch_spans`).
 
-Only this package imports `opentelemetry`, and of that only the API: the program chooses the SDK, the exporters and what
-is sampled. It is loaded if `penstock.otel.enabled` is true.
+Only this package imports `opentelemetry`, and of that only the API: the program chooses the SDK, the exporters and the
+sampling. It is loaded if `penstock.otel.enabled` is true.
 """
-
-from __future__ import annotations
-
-import threading
-
-from penstock.config import StreamsConfig
-from penstock.errors import ConfigError
-
-_lock = threading.Lock()
-_is_set_up = threading.Event()
-
-
-def set_up(config: StreamsConfig) -> None:
-    """Call `penstock.otel.setup`, once in a process; raises ConfigError if it fails."""
-    function = config["penstock.otel.setup"]
-    with _lock:
-        if function is None or _is_set_up.is_set():
-            return
-        try:
-            function()
-        except Exception as error:
-            raise ConfigError(f"The function of penstock.otel.setup failed: {type(error).__name__}: {error}") from error
-        _is_set_up.set()

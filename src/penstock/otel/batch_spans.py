@@ -23,7 +23,7 @@ from penstock import __version__
 from penstock.config import StreamsConfig
 from penstock.log_context import current_work
 from penstock.log_limits import limit_rate
-from penstock.otel import set_up
+from penstock.otel.setup import set_up
 from penstock.record import RecordBatch, TopicPartition
 
 _log = limit_rate(logging.getLogger(__name__))

@@ -26,7 +26,7 @@ from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import DESCRIPTIONS, FALLING
-from penstock.otel import set_up
+from penstock.otel.setup import set_up
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -39,6 +39,7 @@ from penstock.state.record_cache import RecordCache
 from penstock.state.segmented import (
     CachingSegmentedStore,
     InMemorySegmentedStore,
+    Segmentation,
     SegmentedStore,
     TimeOrderedSegmentedStore,
 )
@@ -76,6 +77,23 @@ _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 """How Kafka's scopes of stores end, by kind."""
 
 
+class StoreServices(NamedTuple):
+    """The services of a task to one of its stores; the defaults are those of a store without a task.
+
+    count_dropped: takes the number of writes that the store refused. change_log: takes the changelog records of the
+    stores that it names; None leaves the layer out. observer: receives what the store reports. task_id: which task has
+    the store, for users' own ones.
+    """
+
+    count_dropped: Callable[[int], None] = lambda records: None
+    change_log: ChangeLog | None = None
+    observer: TaskObserver = NOT_OBSERVED
+    task_id: str = ""
+
+
+_NO_SERVICES: Final = StoreServices()
+
+
 @dataclass(frozen=True)
 class _Build:
     """What is needed to build one store of a task."""
@@ -86,10 +104,7 @@ class _Build:
     cache: RecordCache
     context: Callable[[], RecordContext]
     metadata: MutableMapping[str, int]
-    count_dropped: Callable[[int], None]
-    change_log: ChangeLog | None
-    observer: TaskObserver = NOT_OBSERVED
-    task_id: str = ""
+    services: StoreServices = _NO_SERVICES
 
     @property
     def in_memory(self) -> bool:
@@ -113,9 +128,7 @@ class _Build:
     def segmented(
         self,
         buffer: UncommittedStore,
-        suffix_size: int,
-        retention_ms: int,
-        segment_interval_ms: int,
+        segmentation: Segmentation,
         log: StoreChangeLog | None,
         on_disk: type[SegmentedStore] = SegmentedStore,
     ) -> SegmentedStore:
@@ -123,11 +136,9 @@ class _Build:
             self.builder.name,
             self.view,
             buffer,
-            suffix_size,
-            retention_ms,
-            segment_interval_ms,
+            segmentation,
             self.metadata,
-            self.count_dropped,
+            self.services.count_dropped,
             log,
         )
 
@@ -141,12 +152,12 @@ class _Build:
 
     @property
     def logged(self) -> bool:
-        return self.change_log is not None and self.change_log.logs(self.builder.name)
+        return self.services.change_log is not None and self.services.change_log.logs(self.builder.name)
 
     def log(self) -> StoreChangeLog | None:
-        if self.change_log is None or not self.logged:
+        if self.services.change_log is None or not self.logged:
             return None
-        return StoreChangeLog(self.builder.name, self.format(), self.context, self.change_log)
+        return StoreChangeLog(self.builder.name, self.format(), self.context, self.services.change_log)
 
     def logging(self, below: BufferedBytesStore) -> BufferedBytesStore:
         log = self.log()
@@ -166,9 +177,9 @@ class _Build:
 
     def observed(self, store: TypedStore) -> TypedStore:
         """Return `store`, which reports its calls if they are recorded."""
-        if self.observer.should_record:
+        if self.services.observer.should_record:
             scope = ("in-memory" if self.in_memory else "rocksdb") + _SCOPES.get(self.builder.supplier.kind, "")
-            store.report_calls(self.observer, scope)
+            store.report_calls(self.services.observer, scope)
         return store
 
     @property
@@ -236,20 +247,15 @@ def build_store(
     cache: RecordCache,
     context: Callable[[], RecordContext],
     metadata: MutableMapping[str, int],
-    count_dropped: Callable[[int], None] = lambda records: None,
-    change_log: ChangeLog | None = None,
-    observer: TaskObserver = NOT_OBSERVED,
-    task_id: str = "",
+    services: StoreServices = _NO_SERVICES,
 ) -> EngineStore:
     """Put the layers of one store of a task together: metered, cached, logged, uncommitted writes, base.
 
     view: the committed entries. cache: the record cache of the task; one of 0 bytes leaves the layer out, as in Kafka.
-    context: gives the record that causes a write. metadata: what stores remember besides entries. count_dropped: takes
-    the number of writes that a store refused. change_log: takes the changelog records of the stores that it names; None
-    leaves the layer out. observer: receives what the store reports. task_id: which task has the store, for users' own
-    ones. Raises ConfigError if a serde is not given and has no default, or the kind of the store is unknown.
+    context: gives the record that causes a write. metadata: what stores remember besides entries. Raises ConfigError if
+    a serde is not given and has no default, or the kind of the store is unknown.
     """
-    build = _Build(builder, config, view, cache, context, metadata, count_dropped, change_log, observer, task_id)
+    build = _Build(builder, config, view, cache, context, metadata, services)
     match builder.supplier:
         case KeyValueBytesStoreSupplier(keeps_timestamps=keeps_timestamps):
             return _key_value(build, build.buffer() if keeps_timestamps else build.plain_buffer())
@@ -262,9 +268,9 @@ def build_store(
         case LruMapBytesStoreSupplier(max_entries=max_entries):
             return _key_value(build, build.lru(build.buffer(), max_entries))
         case TimeOrderedBufferBytesStoreSupplier():
-            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log(), observer)
+            return TimeOrderedChangeBuffer(build.serdes(), build.buffer(), metadata, build.log(), services.observer)
         case CustomStoreSupplier() as supplier:
-            return CustomStore(supplier, config, view, build.log(), task_id)
+            return CustomStore(supplier, config, view, build.log(), services.task_id)
         case _:
             raise ConfigError(
                 f"Store {builder.name!r} is of unknown kind {builder.kind!r}: use a supplier of `Stores`, or derive "
@@ -285,7 +291,7 @@ def restore_store(
     their clocks; it is updated. records: all of them with a key. Raises ProcessorStateError for a record that is not of
     such a store, ConfigError as `build_store`.
     """
-    build = _Build(builder, config, view, RecordCache(0), _no_context, metadata, lambda records: None, None)
+    build = _Build(builder, config, view, RecordCache(0), _no_context, metadata)
     if isinstance(builder.supplier, _FILLED) and builder.source is not None:
         records = _written(build, builder.source, records)
     keys, values = build.format().entries(records)
@@ -344,7 +350,7 @@ def changelog_records(
     which records are put in order where the order of the entries is not that of their writes. Raises ConfigError as
     `build_store`.
     """
-    build = _Build(builder, config, view, RecordCache(0), _no_context, {}, lambda records: None, None)
+    build = _Build(builder, config, view, RecordCache(0), _no_context, {})
     format = build.format()
     for time, key, value in _writes(build, open_base):
         record = format.record(key, value, RecordContext(now_ms if time is None else time, ()))
@@ -409,9 +415,8 @@ def _key_value(build: _Build, buffer: BufferedBytesStore) -> TypedStore:
 def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
     on_disk = TimeOrderedSegmentedStore if supplier.time_ordered else SegmentedStore
     log, duplicates_log = (None, build.log()) if supplier.retain_duplicates else (build.log(), None)
-    buffer = build.segmented(
-        build.buffer(), WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, log, on_disk
-    )
+    segmentation = Segmentation(WINDOW_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    buffer = build.segmented(build.buffer(), segmentation, log, on_disk)
     cached = None if supplier.retain_duplicates else build.caching_segmented(buffer)
     make = TypedTimestampedWindowStore if build.builder.timestamped else TypedWindowStore
     return build.observed(
@@ -420,16 +425,14 @@ def _window(build: _Build, supplier: WindowBytesStoreSupplier) -> TypedStore:
 
 
 def _session(build: _Build, supplier: SessionBytesStoreSupplier) -> TypedStore:
-    buffer = build.segmented(
-        build.buffer(), SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms, build.log()
-    )
+    segmentation = Segmentation(SESSION_SUFFIX_SIZE, supplier.retention_ms, supplier.segment_interval_ms)
+    buffer = build.segmented(build.buffer(), segmentation, build.log())
     cached = build.caching_segmented(buffer)
     return build.observed(TypedSessionStore(build.serdes(), supplier, buffer, cached, not build.in_memory))
 
 
 def _versioned(build: _Build, supplier: VersionedBytesStoreSupplier) -> TypedStore:
     latest = build.buffer()
-    history = build.segmented(
-        latest, VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms, None
-    )
+    segmentation = Segmentation(VERSION_SUFFIX_SIZE, supplier.history_retention_ms, supplier.segment_interval_ms)
+    history = build.segmented(latest, segmentation, None)
     return build.observed(TypedVersionedKeyValueStore(build.serdes(), supplier, latest, history, build.log()))

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from itertools import compress, islice
+from typing import NamedTuple
 
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseView, RecordContext
@@ -32,33 +33,37 @@ EXPIRED_PER_FLUSH = 10_000
 _MOST_KNOWN_SEGMENTS = 64
 
 
+class Segmentation(NamedTuple):
+    """How entries expire. suffix_size: bytes of a key after the user's key. retention_ms: how long an entry is kept.
+    segment_interval_ms: the entries of such a span of time go together."""
+
+    suffix_size: int
+    retention_ms: int
+    segment_interval_ms: int
+
+
 class SegmentedStore:
-    """Uncommitted writes of entries that expire with their segments, as on disk (implements BufferedBytesStore)."""
+    """Uncommitted writes of entries that expire with their segments, as on disk (implements BufferedBytesStore).
+
+    name: of the store, which is kept in `buffer`, over `view`. metadata: where the clock of the store is kept.
+    count_dropped: takes the number of writes that came too late. log: receives every write, as in Kafka: also writes
+    that came too late, but not the removal of expired entries.
+    """
 
     def __init__(
         self,
         name: str,
         view: BaseView,
         buffer: UncommittedStore,
-        suffix_size: int,
-        retention_ms: int,
-        segment_interval_ms: int,
+        segmentation: Segmentation,
         metadata: MutableMapping[str, int],
         count_dropped: Callable[[int], None],
         log: StoreChangeLog | None = None,
     ) -> None:
-        """Keep the store `name` in `buffer`, which is over `view`.
-
-        suffix_size: bytes of a key behind the user's key. metadata: where the clock of the store is kept.
-        count_dropped: takes the number of writes that came too late. log: receives every write, as in Kafka: also
-            writes that came too late, but not the removal of expired entries.
-        """
         self._log = log
-        self.segment_interval_ms = segment_interval_ms
-        self.suffix_size = suffix_size
+        self.suffix_size, self._retention, self.segment_interval_ms = segmentation
         self._view = view
         self._buffer = buffer
-        self._retention = retention_ms
         self._metadata = metadata
         self._clock = f"{name}/observed_stream_time"
         self.count_dropped = count_dropped

@@ -81,13 +81,9 @@ class GlobalStateUpdateTask:
         self._state = ProcessorStateManager(
             topology,
             f"global-task [{GLOBAL_TASK_ID}] ",
-            config,
+            self._context,
             base,
             RecordCache(0),
-            self._context.record_context,
-            self._context.processor_metadata,
-            self._context.count_late,
-            task_id=str(GLOBAL_TASK_ID),
         )
         self._context.stores = self._state.stores
         handles = config["processing.exception.handler.global.enabled"]

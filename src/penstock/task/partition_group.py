@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -113,36 +113,42 @@ class _Head(NamedTuple):
         return int(self.batch.timestamps[0])
 
 
+class RunRules(Protocol):
+    """The rules of an execution for runs."""
+
+    def takes_serialized(self, source: SourceNode, rows: int) -> bool:
+        """Return whether a number of records of `source` may stay bytes."""
+
+    def may_follow_each_other(self, sources: Iterable[SourceNode]) -> bool:
+        """Return whether records that take turns, of a partition for each of `sources`, may as well be taken one
+        partition after the other."""
+
+
 class PartitionGroup:
-    """The queues of one task."""
+    """The queues of one task.
+
+    sources: the nodes whose topics it reads. partition_times: those of the last commit (ms). count_dropped: takes a
+    node's name, a reason and a number of records. keep_source_records: whether runs carry the records as they came.
+    mixes: whether there may be mixed runs. wall_clock: tells the task's wall-clock time (ms).
+    """
 
     def __init__(
         self,
         sources: Sequence[SourceNode],
         default_extractor: TimestampExtractor,
         partition_times: Mapping[TopicPartition, int],
-        takes_serialized: Callable[[SourceNode, int], bool],
+        rules: RunRules,
         count_dropped: Callable[[str, DropReason, int], None],
         keep_source_records: bool,
-        may_follow_each_other: Callable[[Iterable[SourceNode]], bool],
         mixes: bool,
         wall_clock: Callable[[], int],
     ) -> None:
-        """Read the topics of `sources`.
-
-        partition_times: those of the last commit (ms). takes_serialized: says whether so many records of a source may
-        stay bytes. count_dropped: takes a node's name, a reason and a number of records. keep_source_records: whether
-        runs carry the records as they came. may_follow_each_other: says whether records of the sources given, one for
-        each partition, that take turns may as well be taken one partition after the other. mixes: whether there may be
-        mixed runs. wall_clock: tells the task's wall-clock time (ms).
-        """
         self._wall_clock = wall_clock
         self._mixes = mixes and not keep_source_records
-        self._may_follow_each_other = may_follow_each_other
         self._sources = {topic: source for source in sources for topic in source.spec.topics}
         self._places = {source.name: place for place, source in enumerate(sources)}
         self._default_extractor = default_extractor
-        self._takes_serialized = takes_serialized
+        self._rules = rules
         self._count_dropped = count_dropped
         self._keep_source_records = keep_source_records
         self._queues: dict[Lane, deque[RecordBatch]] = {}
@@ -247,7 +253,7 @@ class PartitionGroup:
         return recency, self._places[self._sources[partition.topic].name]
 
     def _may_follow(self, partitions: Iterable[TopicPartition]) -> bool:
-        return self._may_follow_each_other(self._sources[partition.topic] for partition in partitions)
+        return self._rules.may_follow_each_other(self._sources[partition.topic] for partition in partitions)
 
     def find_heads(self) -> None:
         """Take the first record out of each queue for `take_next`, without those that cannot be read or have no valid
@@ -314,7 +320,7 @@ class PartitionGroup:
     def _stays_serialized(self, lane: Lane, batch: RecordBatch) -> bool:
         source = self._sources[lane.partition.topic]
         return (
-            self._takes_serialized(source, len(batch))
+            self._rules.takes_serialized(source, len(batch))
             and self._extractor(source) is fail_on_invalid_timestamp
             and int(batch.timestamps.min()) >= 0
             and source.is_canonical(batch)

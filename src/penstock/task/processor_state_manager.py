@@ -1,47 +1,39 @@
-"""The stores of one task: built over its base, flushed and committed together (Kafka class: "
-"ProcessorStateManager)."""
+"""The stores of one task, flushed and committed together (Kafka class: ProcessorStateManager)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping
 from functools import partial
 
-from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError
-from penstock.metrics.observer import NOT_OBSERVED, TaskObserver
 from penstock.plan.subtopology import SubtopologySpec
-from penstock.state.api import Base, Changes, EngineStore, RecordContext
-from penstock.state.build import build_store
+from penstock.state.api import Base, Changes, EngineStore
+from penstock.state.build import StoreServices, build_store
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
 from penstock.state.spilled import SpilledChanges
+from penstock.task.context import TaskContext
 from penstock.task.error_handling import ProcessingError, told_cause
 
 
 class ProcessorStateManager:
-    """Builds the stores of a sub-topology and collects what they changed."""
+    """Builds the stores of a sub-topology and collects their changes.
+
+    log_prefix: begins the texts of errors, and says whose stores they are. base: the committed state. cache: in front
+    of the stores that are to be cached. change_log: takes the changelog records of the stores that it names. spilled:
+    takes the uncommitted changes that are too large for memory; None keeps them there.
+    """
 
     def __init__(
         self,
         spec: SubtopologySpec,
         log_prefix: str,
-        config: StreamsConfig,
+        context: TaskContext,
         base: Base,
         cache: RecordCache,
-        context: Callable[[], RecordContext],
-        metadata: MutableMapping[str, int],
-        count_dropped: Callable[[str, int], None],
         change_log: ChangeLog | None = None,
         spilled: SpilledChanges | None = None,
-        observer: TaskObserver = NOT_OBSERVED,
-        task_id: str = "",
     ) -> None:
-        """Build each store of `spec` over `base`, behind `cache` where it is to be cached; `context` gives the record
-        that causes a write. log_prefix: begins the texts of errors, and says whose stores they are. metadata: what
-        stores remember besides entries, such as their clocks. count_dropped: takes a store's name and the number of
-        writes that it refused. change_log: takes the changelog records of the stores that it names. spilled: takes the
-        uncommitted changes that are too large for memory; None keeps them there. observer: receives what the stores
-        report. task_id: which task has the stores."""
+        config = context.config
         self._log_prefix = log_prefix
         self._base = base
         self._cache = cache
@@ -54,12 +46,9 @@ class ProcessorStateManager:
                 config,
                 view(name),
                 cache,
-                context,
-                metadata,
-                partial(count_dropped, name),
-                change_log,
-                observer,
-                task_id,
+                context.record_context,
+                context.processor_metadata,
+                StoreServices(partial(context.count_late, name), change_log, context.observer, context.task_id),
             )
             for name, builder in spec.stores.items()
         }

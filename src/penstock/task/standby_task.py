@@ -18,7 +18,7 @@ from penstock.errors import TaskCorruptedError
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP
 from penstock.state.api import BaseSnapshot, Changes, EngineStore, RecordContext, SnapshotBase, StateStore, StoreBuilder
-from penstock.state.build import build_store
+from penstock.state.build import StoreServices, build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.restoring import ReadFile, changes_of
@@ -62,7 +62,7 @@ class StandbySnapshot:
                 RecordCache(0),
                 _no_context,
                 dict(self._clocks),
-                task_id=f"{self.task}",
+                StoreServices(task_id=f"{self.task}"),
             )
         return stores[name].exposed()
 

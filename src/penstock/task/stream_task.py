@@ -18,19 +18,18 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.metrics import RecordingLevel, SensorReport
 from penstock.metrics.drop_reasons import Dropped, by_place
-from penstock.metrics.host_metrics import CACHE_BYTES, DEAD_LETTER_RECORDS, PUNCTUATE, RECORD_LATENESS
-from penstock.metrics.measurements import NOTHING, Measurement, measured_once
+from penstock.metrics.host_metrics import CACHE_BYTES, DEAD_LETTER_RECORDS
+from penstock.metrics.measurements import Measurement, measured_once
 from penstock.metrics.observer import NOT_OBSERVED, RecordingObserver, TaskObserver
 from penstock.plan.subtopology import SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.processor.api import HeldResults, PunctuationType
 from penstock.processor.timestamps import fail_on_invalid_timestamp
-from penstock.record import NO_METADATA, Int64Array, PartitionBatch, Record, RecordBatch, TopicPartition
+from penstock.record import NO_METADATA, PartitionBatch, Record, RecordBatch, TopicPartition
 from penstock.state.api import Base, Changes, RecordContext, StateStore
-from penstock.state.change_logging_store import ChangeLog
 from penstock.state.record_cache import RecordCache
-from penstock.state.spilled import SpilledChanges
-from penstock.task.batch_tracing import BatchTrace, BatchTracing
+from penstock.task.batch_tracing import BatchTrace
 from penstock.task.context import NodeContext, TaskContext
+from penstock.task.environment import TaskEnvironment
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
@@ -39,12 +38,13 @@ from penstock.task.order_trace import OrderTrace, TracedCommit
 from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, Run
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
-from penstock.task.punctuation import LivingSchedules, Schedule, Schedules
+from penstock.task.punctuation import Schedule
 from penstock.task.record_collector import RecordCollector, SentRecord
 from penstock.task.record_sender import DeadLetterSink, RecordSender
 from penstock.task.stream_time import MAXIMUM, MaximumStreamTime, MinimumStreamTime, StreamTime, partitions_ahead
 from penstock.task.taps import TappedRecord
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock.task.task_measurements import TaskMeasurements
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,12 @@ class TaskCommit:
 
 
 class StreamTask:
-    """Runs one sub-topology on one partition."""
+    """Runs one sub-topology on one partition.
+
+    Making it makes its nodes and stores; nothing of the user's runs before `initialize`. base: the committed state.
+    partitions: the number of partitions of each topic that sinks write to. checkpoint: that of the last commit, None
+    for a new task. environment: the services of its host.
+    """
 
     def __init__(
         self,
@@ -77,76 +82,53 @@ class StreamTask:
         partitions: Mapping[str, int],
         checkpoint: TaskCheckpoint | None = None,
         wall_clock_ms: int = 0,
-        schedules: Schedules | None = None,
-        state_log_prefix: str | None = None,
-        global_stores: Mapping[str, StateStore] | None = None,
-        input_partitions: Collection[TopicPartition] | None = None,
-        change_log: ChangeLog | None = None,
-        spilled: SpilledChanges | None = None,
-        nanoseconds: Callable[[], int] | None = None,
-        cache_bytes: int | None = None,
-        node_lines: Mapping[str, str] | None = None,
-        tracing: BatchTracing | None = None,
+        environment: TaskEnvironment | None = None,
     ) -> None:
-        """Make the task's nodes and stores; nothing of the user's runs before `initialize`.
-
-        base: the committed state. partitions: the number of partitions of each topic that sinks write to. checkpoint:
-        that of the last commit, None for a new task. schedules: their lifetime on this host, LivingSchedules if not
-        given. state_log_prefix: begins the texts of errors of the stores, naming the task if not given. global_stores:
-        by name; every processor can read them. input_partitions: all that the task reads; by default, those with its
-        number of every topic. change_log: takes the changelog records of the stores that it names, for a host that
-        writes them. spilled: takes uncommitted changes beyond `penstock.uncommitted.max.bytes`, for a host that keeps
-        them until the commit; such a commit has only the changes since. nanoseconds: measures durations, for a host
-        that shows measurements. cache_bytes: the task's share of `statestore.cache.max.bytes`, for a host that runs
-        several tasks at the same time; all of it if not given. node_lines: where nodes were made. tracing: of batches.
-        """
-        self.task_id = task_id
+        environment = environment or TaskEnvironment()
         checkpoint = checkpoint or TaskCheckpoint()
-        self._lane_offsets = dict(checkpoint.lane_offsets)
-        self._idling = Idling(checkpoint.idle_deadlines)
+        self.task_id = task_id
         self.awaited: frozenset[TopicPartition] = frozenset()
         """The partitions that the records which `process` has left are waiting for."""
-        self._observer = _observer(config, nanoseconds, lambda: self._context.wall_clock)
+        self._lane_offsets = dict(checkpoint.lane_offsets)
+        self._idling = Idling(checkpoint.idle_deadlines)
+        # The observer reads the clock of the context, which needs the observer first.
+        observer = _observer(config, environment.nanoseconds, lambda: self._context.wall_clock)
+        self._measurements = TaskMeasurements(observer, environment.nanoseconds)
         self._context = TaskContext(
             str(task_id),
             config,
-            schedules or LivingSchedules(),
+            environment.schedules,
             wall_clock_ms,
             checkpoint.stream_time,
-            self._observer,
-            node_lines,
+            observer,
+            environment.node_lines,
         )
         self._context.processor_metadata.update(checkpoint.processor_metadata)
         self._collector = RecordCollector()
-        cache_bytes = config["statestore.cache.max.bytes"] if cache_bytes is None else cache_bytes
-        self._cache = RecordCache(cache_bytes, self._observer)
+        cache_bytes = environment.cache_bytes
+        self._cache = RecordCache(
+            config["statestore.cache.max.bytes"] if cache_bytes is None else cache_bytes, observer
+        )
         self._log_prefix = f"stream-thread [main] task [{task_id}] "
-        state_log_prefix = self._log_prefix if state_log_prefix is None else state_log_prefix
+        state_log_prefix = environment.state_log_prefix
         self._state = ProcessorStateManager(
             spec,
-            state_log_prefix,
-            config,
+            self._log_prefix if state_log_prefix is None else state_log_prefix,
+            self._context,
             base,
             self._cache,
-            self._context.record_context,
-            self._context.processor_metadata,
-            self._context.count_late,
-            change_log,
-            spilled,
-            self._observer,
-            str(task_id),
+            environment.change_log,
+            environment.spilled,
         )
         self._context.stores = self._state.stores
-        self._context.global_stores = global_stores or {}
+        self._context.global_stores = environment.global_stores
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
         self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
         self._group = self._make_group(config, checkpoint)
-        self._stream_time = _stream_time(spec, task_id, config, checkpoint, input_partitions)
+        self._stream_time = _stream_time(spec, task_id, config, checkpoint, environment.input_partitions)
         self._order = None if config["penstock.trace.order"] is None else OrderTrace()
-        self._nanoseconds = nanoseconds
-        self._lateness = self._punctuations = NOTHING
-        self._tracing = tracing
+        self._tracing = environment.tracing
 
     def _make_nodes(self, spec: SubtopologySpec, config: StreamsConfig, sender: RecordSender) -> None:
         self._context.sender = sender.send
@@ -169,10 +151,9 @@ class StreamTask:
             self._topology.sources,
             config["default.timestamp.extractor"] or fail_on_invalid_timestamp,
             checkpoint.partition_times,
-            self._execution.takes_serialized,
+            self._execution,
             self._context.count_dropped,
             self._errors.need_source_records,
-            self._execution.may_follow_each_other,
             config["stream.time.policy"] == MAXIMUM,
             lambda: self._context.wall_clock,
         )
@@ -257,13 +238,13 @@ class StreamTask:
 
     def _process_run(self, run: Run) -> None:
         batch = run.batch
-        self._observer.processed(run.source.name, len(batch))
+        self._measurements.observer.processed(run.source.name, len(batch))
         self._context.taps.take(run.source.name, run.partition, batch, self._context.wall_clock)
         self._context.source_records.take(run.partition, run.source_records)
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
         stream_times = self._stream_time.advance(run.partition, batch.timestamps, self._context.stream_time)
-        self._lateness = self._lateness.plus(_lateness(stream_times, batch.timestamps))
+        self._measurements.took(stream_times, batch.timestamps)
         execute = self._execution.run_serialized if run.serialized else self._execution.run
         start = 0
         while start < len(batch):
@@ -276,7 +257,7 @@ class StreamTask:
         batch = run.batch
         counts = np.bincount(run.numbers, minlength=len(run.sources)).tolist()
         for source, records in zip(run.sources, counts, strict=True):
-            self._observer.processed(source.name, records)
+            self._measurements.observer.processed(source.name, records)
         if self._context.taps.are_open:
             for number, start, stop in run.turns():
                 source, partition = run.sources[number], run.partitions[number]
@@ -286,7 +267,7 @@ class StreamTask:
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
         current = self._context.stream_time
         stream_times = self._stream_time.advance(run.partitions[0], batch.timestamps, current)
-        self._lateness = self._lateness.plus(_lateness(stream_times, batch.timestamps))
+        self._measurements.took(stream_times, batch.timestamps)
         for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
             rows = slice(start, start + MAXIMUM_MIXED_ROWS)
             self._execution.run_mixed(
@@ -381,14 +362,12 @@ class StreamTask:
 
     @property
     def punctuation_nanoseconds(self) -> int:
-        """How long the punctuations since `take_measured` took, 0 without a clock for durations."""
-        return int(self._punctuations.total)
+        """The duration of the punctuations since `take_measured`, 0 without a clock for durations."""
+        return self._measurements.punctuation_nanoseconds
 
     def take_measured(self) -> tuple[Mapping[str, Measurement], Sequence[SensorReport]]:
         """Give up what was measured since the last time, by operation, and what sensors recorded."""
-        measured = self._observer.take()
-        measured.update({RECORD_LATENESS: self._lateness, PUNCTUATE: self._punctuations})
-        self._lateness = self._punctuations = NOTHING
+        measured = self._measurements.take()
         buried, self._sender.dead_letters = self._sender.dead_letters, 0
         measured[DEAD_LETTER_RECORDS] = Measurement(buried, float(buried), 1.0, 1.0)  # each counts for 1
         if self._state.stores:
@@ -504,16 +483,12 @@ class StreamTask:
 
     def _call(self, schedule: Schedule, now: int) -> None:
         """Call the punctuator of `schedule`; raises ProcessingError unless the handler passes its error over."""
-        began = 0 if self._nanoseconds is None else self._nanoseconds()
         try:
-            schedule.callback(now)
+            self._measurements.punctuate(lambda: schedule.callback(now))
         except (ProcessingError, TaskCorruptedError, TaskMigratedError):
             raise
         except Exception as error:
             self._errors.processing_failed(schedule.node, None, error)
-        if self._nanoseconds is not None:
-            took = float(self._nanoseconds() - began)
-            self._punctuations = self._punctuations.plus(Measurement(1, took, took, took))
 
     def _fail(self, failure: ProcessingError) -> NoReturn:
         metadata = self._context.metadata or NO_METADATA
@@ -560,11 +535,3 @@ def _traced(runs: Iterable[Run | MixedRun], trace: BatchTrace) -> Iterator[Run |
     for run in runs:
         trace.take(run.partitions if isinstance(run, MixedRun) else (run.partition,), run.batch)
         yield run
-
-
-def _lateness(stream_times: Int64Array, timestamps: Int64Array) -> Measurement:
-    """Return by how much (ms) records are behind stream time; 0 for those that are ahead of it (a policy may let
-    them)."""
-    late = stream_times - timestamps
-    np.maximum(late, 0, out=late)
-    return Measurement(len(late), float(late.sum()), 0.0, float(late.max()))

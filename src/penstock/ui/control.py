@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from penstock.application import ApplicationLife
+from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
 from penstock.application.tap import Tap
 from penstock.background import in_background

@@ -58,9 +58,7 @@ def table(caption: str, columns: Sequence[str], rows: Iterable[Sequence[Content]
     ]
     starts = [_start("td", {"class": kind}) for kind in classes]  # once, for the tables of a thousand nodes
     body = [
-        Markup(
-            f"<tr>{''.join([f'{start}{_text(cell)}</td>' for start, cell in zip(starts, row, strict=True)])}</tr>"
-        )
+        Markup(f"<tr>{''.join([f'{start}{_text(cell)}</td>' for start, cell in zip(starts, row, strict=True)])}</tr>")
         for row in rows
     ]
     if not body:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from penstock.application import ApplicationLife
+from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
 from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.errors import StreamsError

@@ -37,7 +37,7 @@ from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError, Target
 from penstock.ui.guard import HEADERS, Guard, bounded_body, is_from_other_site
 from penstock.ui.observer import INTERVAL_MS
-from penstock.ui.pages import Pages
+from penstock.ui.pages.all_pages import Pages
 from penstock.ui.pages.control import outcome_of
 from penstock.ui.pages.layout import Page, static_file
 from penstock.ui.pages.topology import picture

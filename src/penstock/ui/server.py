@@ -9,8 +9,8 @@ import sys
 import threading
 from typing import Any, Final
 
-from penstock.application import ApplicationLife
 from penstock.application.comparison import Compare
+from penstock.application.life import ApplicationLife
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.ui.answers import Answers

@@ -20,9 +20,7 @@ def test_members_that_did_not_leave_are_removed(broker: RunningBroker, unique_na
     config = StreamsConfig({"application.id": group, "bootstrap.servers": broker.bootstrap_servers})
     admin = ConfluentAdmin(config)
     admin.create_topics([NewTopic(topic, 1)])
-    consumer = Consumer(
-        {"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "group.instance.id": "1"}
-    )
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group, "group.instance.id": "1"})
     consumer.subscribe([topic])
     assert until(lambda: consumer.poll(0.1) is not None or bool(consumer.assignment()))
     consumer.close()  # a static member does not leave

@@ -186,5 +186,3 @@ def test_new_partitions_that_a_grouper_puts_into_the_same_tasks_are_read(countin
     assert until(lambda: counting.shares() == [{0, 1, 2, 3, 4, 5}])
     counting.write()
     assert until(lambda: counting.counts(host) == counting.expected)
-
-

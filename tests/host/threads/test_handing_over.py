@@ -16,7 +16,7 @@ from penstock.errors import ProcessorStateError
 from penstock.host.threads.handing_over import differences
 from penstock.record import RecordBatch
 from penstock.state.api import Entries, RecordContext
-from penstock.state.build import build_store, changelog_records, restore_store
+from penstock.state.build import StoreServices, build_store, changelog_records, restore_store
 from penstock.state.change_logging_store import ChangeLog
 from penstock.state.changelog_format import ChangelogRecord
 from penstock.state.memory import MemoryBase
@@ -68,9 +68,7 @@ def put_at(store: Any, write: Write) -> None:
 
 KINDS = {
     "keys": Kind(
-        Stores.timestamped_key_value_store_builder(
-            Stores.persistent_timestamped_key_value_store("s"), STRING, STRING
-        ),
+        Stores.timestamped_key_value_store_builder(Stores.persistent_timestamped_key_value_store("s"), STRING, STRING),
         put_value,
         of_keys,
     ),
@@ -122,7 +120,9 @@ class State:
 
     def _store(self, context: RecordContext, metadata: dict[str, int], log: ChangeLog | None = None) -> Any:
         view, cache = self.base.view("s"), RecordCache(0)
-        return build_store(self.kind.builder, CONFIG, view, cache, lambda: context, metadata, change_log=log)
+        return build_store(
+            self.kind.builder, CONFIG, view, cache, lambda: context, metadata, StoreServices(change_log=log)
+        )
 
 
 def exported(kind: Kind, there: State, wanted: State) -> list[ChangelogRecord]:

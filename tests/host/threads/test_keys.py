@@ -48,7 +48,7 @@ def config_of(**keys: Any) -> StreamsConfig:
 
 @pytest.fixture(autouse=True)
 def nothing_warned_yet(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("penstock.config._warned", set())
+    monkeypatch.setattr("penstock.config.streams_config._warned", set())
 
 
 def test_commits_are_as_far_apart_as_in_kafka_streams_or_as_the_user_says() -> None:

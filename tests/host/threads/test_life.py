@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.application import StreamsUncaughtExceptionHandler
+from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import ConfigError, StreamsError

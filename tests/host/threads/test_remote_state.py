@@ -499,9 +499,7 @@ def test_a_restore_is_given_up_while_it_loads_a_snapshot() -> None:
     layout, parts, base = layout_in(config_in(Path("nowhere"))), Parts("counts"), KeptBase()
     broker = MemoryBroker(layout.topic_partitions)
     admin = cast(Admin, broker)
-    opener = StateOpener(
-        layout, admin, broker, lambda _: base, MockClock(0), is_stopped=lambda: True, fill=parts.fill
-    )
+    opener = StateOpener(layout, admin, broker, lambda _: base, MockClock(0), is_stopped=lambda: True, fill=parts.fill)
     task = min(layout.stateful)
     with pytest.raises(RestoreStoppedError, match=f"task {task} from a snapshot"):
         opener.open(task)

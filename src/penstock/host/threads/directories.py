@@ -328,9 +328,7 @@ class _Visit(NamedTuple):
 class _DirectoryBase:
     """A base in its directory, which it leaves when it is closed (implements Base)."""
 
-    def __init__(
-        self, base: DiskBase, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]
-    ) -> None:
+    def __init__(self, base: DiskBase, directory: BaseDirectory, on_close: Callable[[_DirectoryBase], object]) -> None:
         self._base = base
         self._directory = directory
         self._on_close = on_close

@@ -29,8 +29,8 @@ from penstock.state.change_logging_store import ChangeLog
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.typed_store import TypedStore
 from penstock.task.changelog_copy import ChangelogStamp
+from penstock.task.environment import TaskEnvironment
 from penstock.task.global_task import GlobalStateUpdateTask
-from penstock.task.punctuation import LivingSchedules
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
 from penstock.task.taps import TappedRecord
@@ -332,14 +332,15 @@ class ActiveStreamTask:
             partitions,
             state.checkpoint,
             wall_clock_ms=now_ms,
-            schedules=LivingSchedules(),
-            global_stores=global_stores,
-            input_partitions=layout.groups[id],
-            change_log=self._change_log,
-            nanoseconds=SystemClock().nanoseconds,
-            cache_bytes=layout.cache_bytes,
-            node_lines=layout.topology.node_lines,
-            tracing=batch_tracing(layout.config),
+            environment=TaskEnvironment(
+                global_stores=global_stores,
+                input_partitions=layout.groups[id],
+                change_log=self._change_log,
+                nanoseconds=SystemClock().nanoseconds,
+                cache_bytes=layout.cache_bytes,
+                node_lines=layout.topology.node_lines,
+                tracing=batch_tracing(layout.config),
+            ),
         )
         self._task.initialize()
 

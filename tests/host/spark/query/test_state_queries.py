@@ -80,9 +80,7 @@ def test_how_far_stores_are_behind_counts_records_of_the_source_topics(
     assert lags["counts"][0] == LagInfo(6, 6)
 
 
-def test_sizes_of_stores_are_those_of_the_newest_commit(
-    state: StateQueries, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sizes_of_stores_are_those_of_the_newest_commit(state: StateQueries, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = state.store_sizes()
     counts = state.store(StoreQueryParameters.from_name_and_type("counts", QueryableStoreTypes.key_value_store()))
     assert sizes["counts"].entries == len(list(counts.all())) > 0

@@ -115,9 +115,7 @@ def _is(name: str, stores: Sequence[str]) -> bool:
     return any(f"-{store}-" in name for store in stores)
 
 
-def _check(
-    found: Mapping[str, list[ChangelogRecord]], expected: Mapping[str, list[ChangelogRecord]], leg: Leg
-) -> None:
+def _check(found: Mapping[str, list[ChangelogRecord]], expected: Mapping[str, list[ChangelogRecord]], leg: Leg) -> None:
     """Check that changelogs tell of the same entries."""
     assert found.keys() == expected.keys()
     for name, rows in found.items():

@@ -191,11 +191,7 @@ def restore(
     Raises:
         StreamsError: there is no whole savepoint, there is a checkpoint already, or the keys cannot be divided.
     """
-    if checkpoint.read_metadata() is not None:
-        raise StreamsError(
-            f"A checkpoint already exists at {checkpoint.uri}. Restore into another directory "
-            "(penstock.checkpoint.dir), or stop its application and delete it first."
-        )
+    _check_absent(checkpoint)
     _, metadata, manifest = _opened(savepoint)
     crash_point("restore.before", manifest.epoch)
     checkpoint.delete_manifests()  # of a restore that fell
@@ -220,6 +216,7 @@ def restore(
     crash_point("restore.segments", manifest.epoch)
     names = _new_names(metadata, application_id)
     tasks = {task: _renamed(checkpoint, task, entry, names, manifest.epoch) for task, entry in restored.tasks.items()}
+    # The manifest comes before the metadata: only a checkpoint with metadata exists for a start, or for the next try.
     torn = partial(crash_point, "restore.torn_manifest", manifest.epoch)
     checkpoint.write_manifest(replace(restored, tasks=tasks), torn)
     crash_point("restore.manifest", manifest.epoch)
@@ -242,6 +239,14 @@ def restore(
     checkpoint.write_metadata(entered)
     crash_point("restore.after", manifest.epoch)
     return entered
+
+
+def _check_absent(checkpoint: Checkpoint) -> None:
+    if checkpoint.read_metadata() is not None:
+        raise StreamsError(
+            f"A checkpoint already exists at {checkpoint.uri}. Restore into another directory "
+            "(penstock.checkpoint.dir), or stop its application and delete it first."
+        )
 
 
 def _rescaled(

@@ -29,6 +29,7 @@ from penstock.host.spark.checkpoints.rewriting import bring_over
 from penstock.host.spark.checkpoints.stored_description import StoredDescription, load_from_checkpoint, of_run
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
+from penstock.host.spark.protocol.task_entry import TaskEntry
 from penstock.host.spark.protocol.transactions import transactional_writer
 
 
@@ -162,19 +163,7 @@ def next_version(
     if start_epoch:
         tasks, removed = bring_over(checkpoint, last, evolution, description, metadata.shape)
         crash_point("topology.segments", start_epoch)
-        manifest = Manifest(
-            query_id,
-            start_epoch,
-            description.generation,
-            last.planned_ms,
-            description.clock.milliseconds(),
-            tasks,
-            begin,
-            removed=removed,
-            global_offsets=last.global_offsets,
-            read_to_ms=last.read_to_ms,
-            leader_epochs={t: each for t, each in last.leader_epochs.items() if begin.get(t) == last.offsets.get(t)},
-        )
+        manifest = _first_manifest(query_id, description, last, begin, tasks, removed)
         checkpoint.check_generation(description.generation)
         checkpoint.write_manifest(manifest, lambda: crash_point("topology.torn_manifest", start_epoch))
         crash_point("topology.manifest", start_epoch)
@@ -198,3 +187,27 @@ def next_version(
     checkpoint.write_metadata(entered)
     crash_point("topology.after", start_epoch)
     return entered
+
+
+def _first_manifest(
+    query_id: str,
+    description: ApplicationDescription,
+    last: Manifest,
+    begin: Mapping[str, list[int]],
+    tasks: Mapping[str, TaskEntry],
+    removed: Mapping[str, TaskEntry],
+) -> Manifest:
+    """Return the manifest with which a topology version begins, after the `last` of the one before."""
+    return Manifest(
+        query_id,
+        last.epoch + 1,
+        description.generation,
+        last.planned_ms,
+        description.clock.milliseconds(),
+        tasks,
+        begin,
+        removed=removed,
+        global_offsets=last.global_offsets,
+        read_to_ms=last.read_to_ms,
+        leader_epochs={t: each for t, each in last.leader_epochs.items() if begin.get(t) == last.offsets.get(t)},
+    )

@@ -172,11 +172,7 @@ def _prepare(
     if (metadata, known) != _found(checkpoint, same_topics):
         return None
     if transactional:
-        if metadata is not None:
-            check_commits_topic(checkpoint, metadata, last_manifest(checkpoint, metadata), topics.keys())
-        check = partial(_former_owners, checkpoint, metadata, application_id)
-        former = with_markers(config, admin, topics, check)
-        metadata = None if metadata is None else replace(metadata, former_owners=former)
+        metadata = _with_former_owners(checkpoint, metadata, config, admin, topics)
     if metadata is not None:
         metadata = _stored(checkpoint, metadata, generation)
         continuing = None if continuing is None else metadata
@@ -202,6 +198,21 @@ def _prepare(
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
     return Prepared(topology_versions.of_version(description, metadata, last, planned), guarantee, last, ends)
+
+
+def _with_former_owners(
+    checkpoint: Checkpoint,
+    metadata: Metadata | None,
+    config: StreamsConfig,
+    admin: Admin,
+    topics: Mapping[str, int],
+) -> Metadata | None:
+    """Return `metadata` with the former owners that the markers of the brokers name; raises as `prepare`."""
+    if metadata is not None:
+        check_commits_topic(checkpoint, metadata, last_manifest(checkpoint, metadata), topics.keys())
+    check = partial(_former_owners, checkpoint, metadata, str(config.required("application.id")))
+    former = with_markers(config, admin, topics, check)
+    return None if metadata is None else replace(metadata, former_owners=former)
 
 
 def _former_owners(

@@ -178,12 +178,7 @@ class EpochPlanner:
         if self._is_paused():
             return start
         if went_back:
-            _log.warning(
-                "The clock of this machine is at %s, and the time of the last epoch is %s: it has jumped. The "
-                "application continues with the time of the machine, and wall-clock intervals start over.",
-                _moment(now),
-                _moment(start.planned_ms),
-            )
+            _warn_of_jump(now, start.planned_ms)
         self._planned_here, self._planned_at_ms = start.epoch + 1, elapsed_milliseconds()
         crash_point("source.planned", self._planned_here)
         return EpochOffset(
@@ -337,6 +332,15 @@ def read_ends(control: Path) -> dict[TopicPartition, int]:
     except FileNotFoundError:
         return {}
     return {TopicPartition(topic, partition): end for topic, partition, end in orjson.loads(data)}
+
+
+def _warn_of_jump(now_ms: int, planned_ms: int) -> None:
+    _log.warning(
+        "The clock of this machine is at %s, and the time of the last epoch is %s: it has jumped. The application "
+        "continues with the time of the machine, and wall-clock intervals start over.",
+        _moment(now_ms),
+        _moment(planned_ms),
+    )
 
 
 def _moment(milliseconds: int) -> str:

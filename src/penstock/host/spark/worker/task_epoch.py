@@ -34,6 +34,7 @@ from penstock.private_files import private_directory
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
 from penstock.state.api import StateStore
 from penstock.state.change_logging_store import ChangeLog
+from penstock.task.environment import TaskEnvironment
 from penstock.task.idling import InputWait
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.stream_task import StreamTask, TaskCommit
@@ -114,15 +115,17 @@ class TaskEpoch:
             target_topics(description),
             checkpoint=state.checkpoint,
             wall_clock_ms=control.planned_ms,
-            schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
-            global_stores=self._global_stores,
-            input_partitions=description.placement.groups[self._task],
-            change_log=self._change_log,
-            spilled=state.spilled,
-            nanoseconds=self._measuring.nanoseconds,
-            cache_bytes=description.cache_bytes,
-            node_lines=description.topology.node_lines,
-            tracing=batch_tracing(description.config),
+            environment=TaskEnvironment(
+                schedules=EpochSchedules(() if state.checkpoint is None else state.checkpoint.schedules),
+                global_stores=self._global_stores,
+                input_partitions=description.placement.groups[self._task],
+                change_log=self._change_log,
+                spilled=state.spilled,
+                nanoseconds=self._measuring.nanoseconds,
+                cache_bytes=description.cache_bytes,
+                node_lines=description.topology.node_lines,
+                tracing=batch_tracing(description.config),
+            ),
         )
         for topic, partition, batch, lane in read_carried(self._checkpoint, control.carried):
             self._processed += len(batch)

@@ -1,0 +1,544 @@
+"""The life of an application, from `start` to `close`, as a table of states.
+
+Here live the states' order, the listener, the handler of what ended the application, and waiting for its end.
+Subclasses define what runs (`KafkaStreams`: one topology); the host defines where tasks run (host/api.py). Rules: a
+state is changed in one place, by the table; user code (listener, handler) is called without a lock held; every wait has
+a bound where the caller gives one.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import sys
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
+from weakref import WeakValueDictionary
+
+from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOptions, GroupMembershipOperation
+from penstock.application.loading import current_refusal
+from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
+from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler, UncaughtError, UncaughtErrors
+from penstock.clock import SystemClock
+from penstock.config import StreamsConfig
+from penstock.durations import Duration, milliseconds
+from penstock.errors import StreamsError, StreamsNotStartedError
+from penstock.extras import load
+from penstock.forks import stay_in_this_process
+from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
+from penstock.host.directories import application_path
+from penstock.host.progress import late_end
+from penstock.log_context import mark_log_records
+from penstock.metrics import Metric, MetricName
+from penstock.notebook import is_in_notebook
+from penstock.state.restore_listener import StateRestoreListener
+from penstock.termination import terminating
+
+if TYPE_CHECKING:
+    from penstock.application.comparison import Compare
+    from penstock.application.running_topology import RunningTopology
+
+_log = logging.getLogger(__name__)
+
+_NEXT: Final[Mapping[State, frozenset[State]]] = {
+    State.CREATED: frozenset((State.REBALANCING, State.PENDING_SHUTDOWN)),
+    State.REBALANCING: frozenset((State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
+    State.RUNNING: frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
+    State.PENDING_SHUTDOWN: frozenset((State.NOT_RUNNING,)),
+    State.PENDING_ERROR: frozenset((State.ERROR,)),
+    State.NOT_RUNNING: frozenset((State.CREATED,)),
+    State.ERROR: frozenset((State.CREATED,)),
+}
+"""Which states may follow which (Kafka class: KafkaStreams.State). Only an edit lets CREATED follow."""
+
+_ENDED: Final = frozenset((State.NOT_RUNNING, State.ERROR))
+
+StateListener = Callable[[State, State], None]
+"""Called with the new and the old state, from any thread (Kafka class: KafkaStreams.StateListener)."""
+
+
+class _Server(Protocol):
+    """Shows an application to others while it runs."""
+
+    def close(self) -> None:
+        """Stop serving; harmless when called again."""
+        ...
+
+
+_HostType = TypeVar("_HostType", bound=HostLife)
+
+_STARTED_IN_NOTEBOOK: Final[WeakValueDictionary[str, ApplicationLife[Any]]] = WeakValueDictionary()
+"""The application that was last started from a notebook, by the directory of its state."""
+
+
+class ApplicationLife(ABC, Generic[_HostType]):
+    """Starts, watches, pauses and closes what runs under one application.id; see the module."""
+
+    def __init__(self, config: StreamsConfig | Mapping[str, Any]) -> None:
+        """Be CREATED; nothing runs yet. Raises ConfigError if a key of `config` is missing or has a value that
+        cannot be."""
+        self._config = config if isinstance(config, StreamsConfig) else StreamsConfig(config)
+        self._application_id: str = self._config.required("application.id")
+        self._servers: list[_Server] = []
+        self._changed = threading.Condition()
+        self._state = State.CREATED
+        self._state_since_ms = SystemClock().milliseconds()
+        self._host: _HostType | None = None
+        self._told_by: _Listener | None = None
+        self._released = False
+        self._is_of_a_test = False
+        self._refusal = current_refusal()
+        self._paused_since_ms: int | None = None
+        self._error: BaseException | None = None
+        self._uncaught = UncaughtErrors(self._application_id)
+        self._listener: StateListener | None = None
+        self._restore_listener: StateRestoreListener | None = None
+        self._block = ExitStack()
+
+    @abstractmethod
+    def _open_host(self, until_end: bool) -> _HostType:
+        """Return what runs the tasks, not yet started; until_end: whether it stops at the ends that the topics have at
+        the start."""
+
+    @abstractmethod
+    def _shown_metrics(self) -> Mapping[MetricName, Metric]:
+        """Return the metrics of all that runs, by their names."""
+
+    @abstractmethod
+    def running_topologies(self) -> Mapping[str, RunningTopology]:
+        """Return what answers for each topology, by its name; the name of the only one of KafkaStreams is empty."""
+
+    def _compare(self) -> Compare | None:
+        """Return what compares the program as it is saved now with what runs; None where its file is not known."""
+        return None
+
+    # ---------------------------------------- before the start
+
+    def set_state_listener(self, listener: StateListener | None) -> None:
+        """Call `listener(new, old)` at every change of state; raises RuntimeError after the start."""
+        self._only_before_the_start("set_state_listener")
+        self._listener = listener
+
+    def set_uncaught_exception_handler(self, handler: StreamsUncaughtExceptionHandler | None) -> None:
+        """Call `handler(error)` with each error that stops all tasks, and follow its response.
+
+        Without a handler, and where the handler fails itself, the answer is SHUTDOWN_CLIENT. Raises RuntimeError after
+        the start.
+        """
+        self._only_before_the_start("set_uncaught_exception_handler")
+        self._uncaught.handler = handler
+
+    def set_global_state_restore_listener(self, listener: StateRestoreListener | None) -> None:
+        """Tell `listener` when stores are restored, of all tasks and of global stores; raises RuntimeError after the
+        start."""
+        self._only_before_the_start("set_global_state_restore_listener")
+        self._restore_listener = listener
+
+    def _only_before_the_start(self, method: str) -> None:
+        if self.state() is not State.CREATED:
+            raise RuntimeError(f"{method} can only be called before the start; the state is {self.state().value}.")
+
+    def _only_outside_of_loading(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal()
+
+    # ---------------------------------------- start and end
+
+    def start(self) -> Self:
+        """Start in the background and return this application.
+
+        Raises:
+            RuntimeError: it was started or closed before; an application starts once.
+            StreamsError: it must not start: a source topic is missing, no broker answers, the checkpoint belongs to
+                another topology ...; the message says what to do. The state is ERROR then.
+        """
+        self._start(until_end=False)
+        return self
+
+    def run_to_end(self, timeout_ms: Duration | None = None) -> None:
+        """Process what the source topics hold at this moment, commit, close, and return.
+
+        Args:
+            timeout_ms: longest time (ms) it may take; None for no limit.
+
+        Raises:
+            RuntimeError: it was started or closed before.
+            TimeoutError: it did not finish in time, and is closed; the next run continues from its last commit.
+            StreamsError: it must not start, or failed.
+        """
+        with terminating():
+            try:
+                limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
+                self._start(until_end=True)
+                if not self.await_termination(limit):
+                    raise TimeoutError(late_end(self._application_id, limit, self.statistics()))
+            except KeyboardInterrupt:
+                self._announce_close()
+                raise
+            finally:
+                self.close()
+
+    def _start(self, until_end: bool) -> None:
+        self._only_outside_of_loading()
+        if not self._move(State.REBALANCING, State.CREATED):
+            raise RuntimeError(
+                f"An application starts once: {self._application_id} is {self.state().value}. Create a new one."
+            )
+        mark_log_records()
+        if is_in_notebook():
+            self._close_the_one_before()
+        self._is_of_a_test = is_in_a_test()
+        stay_in_this_process(self)
+        try:
+            host = self._open_host(until_end)
+            self._serve()
+            listener = _Listener(self)
+            with self._changed:
+                self._host, self._told_by = host, listener
+                if self._paused_since_ms is not None:
+                    host.pause()
+            host.start(listener)
+        except BaseException as error:
+            self._fail(error)
+            self._release(DEFAULT_CLOSE_TIMEOUT_MS)
+            raise
+        atexit.register(self._keep_the_program_alive)
+        self._tell(host.summary())
+
+    def _close_the_one_before(self) -> None:
+        """Close the application that an earlier run of the same cell has started."""
+        path = str(application_path(self._config))
+        before = _STARTED_IN_NOTEBOOK.get(path)
+        if before is not None and before is not self and before.state() not in _ENDED:
+            self._tell("closing the application that this notebook has started before.")
+            before.close()
+        _STARTED_IN_NOTEBOOK[path] = self
+
+    def _start_again(self, change: Callable[[], None]) -> None:
+        """Close, call `change`, and start; raises TimeoutError if it has not ended in time, and what `start` raises."""
+        if not self.close():
+            raise TimeoutError(
+                f"{self._application_id} did not end within {DEFAULT_CLOSE_TIMEOUT_MS} ms, so nothing has changed yet."
+            )
+        if not self._move(State.CREATED):
+            raise RuntimeError(f"{self._application_id} is {self.state().value}: another thread starts it again.")
+        with self._changed:
+            self._host, self._told_by, self._released, self._error = None, None, False, None
+        change()
+        self._start(until_end=False)
+
+    def close(self, timeout_ms: Duration | CloseOptions | None = None) -> bool:
+        """Stop after the running commit and release everything; harmless when called again. Ctrl-C meanwhile gives the
+        running commit up: the application continues from the previous one when it is started again. If the time-out
+        passes first, the application goes on ending, but the end of the program no longer waits for it.
+
+        Args:
+            timeout_ms: longest wait (ms), 0 for none; None for DEFAULT_CLOSE_TIMEOUT_MS. Or CloseOptions.
+
+        Returns:
+            Whether all has ended in time.
+        """
+        options = timeout_ms if isinstance(timeout_ms, CloseOptions) else CloseOptions().with_timeout(timeout_ms)
+        timeout = DEFAULT_CLOSE_TIMEOUT_MS if options.timeout_ms is None else options.timeout_ms
+        if timeout < 0:
+            raise ValueError(f"A time-out cannot be negative: expected 0 ms or more, got {timeout}.")
+        deadline = time.monotonic() + timeout / 1000
+        self._move(State.PENDING_SHUTDOWN)
+        leaves_group = options.operation is not GroupMembershipOperation.REMAIN_IN_GROUP
+        try:
+            released = self._release(timeout, leaves_group)
+        except (KeyboardInterrupt, SystemExit):
+            try:
+                self._release(0)
+            finally:
+                self._move(State.NOT_RUNNING)
+                atexit.unregister(self._keep_the_program_alive)
+            raise
+        if released:
+            self._move(State.NOT_RUNNING)
+        left = max(0, int((deadline - time.monotonic()) * 1000))
+        has_ended = self._wait_until_ended(left) and released
+        if timeout and not has_ended:  # a function that does not return must not keep the end of the program waiting
+            atexit.unregister(self._keep_the_program_alive)
+        return has_ended
+
+    def await_termination(self, timeout_ms: Duration | None = None) -> bool:
+        """Wait until the application has ended, by `close`, at the end of its inputs or by an error; SIGTERM closes it.
+
+        Args:
+            timeout_ms: longest wait (ms); None for no limit.
+
+        Returns:
+            True if it has ended, False if `timeout_ms` passed first.
+
+        Raises:
+            StreamsNotStartedError: the application has not been started, so there is no end to wait for.
+            BaseException: the error that ended it.
+        """
+        if self.state() is State.CREATED:
+            raise StreamsNotStartedError(
+                f"{self._application_id} has not been started, so there is no end to wait for: call start() first, or "
+                "use `with KafkaStreams(...) as streams`, which starts it."
+            )
+        limit = None if timeout_ms is None else milliseconds(timeout_ms, "time-out")
+        with terminating():
+            try:
+                ended = self._wait_until_ended(limit)
+            except SystemExit:
+                self.close()
+                raise
+        if ended and self._error is not None:
+            raise self._error
+        return ended
+
+    def clean_up(self) -> None:
+        """Delete the files of the application on this machine that can be rebuilt: bases of stores, logs of Spark. The
+        checkpoint stays.
+
+        Raises:
+            RuntimeError: the application runs: its state is not CREATED, NOT_RUNNING or ERROR.
+            LockError: another program runs with this application.id.
+        """
+        self._only_outside_of_loading()
+        state = self.state()
+        if state is not State.CREATED and state not in _ENDED:
+            raise RuntimeError(f"Cannot clean up while running: {self._application_id} is {state.value}.")
+        self._open_host(until_end=False).clean_up()
+
+    # ---------------------------------------- pause
+
+    def pause(self) -> None:
+        """Stand still after the running commit, until `resume`: no record is processed, no punctuation runs (KIP-834).
+
+        Before the start it lets the application begin with a pause. The state stays RUNNING.
+        """
+        with self._changed:
+            if self._paused_since_ms is None:
+                self._paused_since_ms = SystemClock().milliseconds()
+            host = self._host
+        if host is not None:
+            host.pause()
+
+    def resume(self) -> None:
+        """Continue after `pause`."""
+        with self._changed:
+            self._paused_since_ms, host = None, self._host
+        if host is not None:
+            host.resume()
+
+    def is_paused(self) -> bool:
+        """Return whether `pause` was called last, and not `resume`."""
+        return self.paused_since_ms() is not None
+
+    def paused_since_ms(self) -> int | None:
+        """Return when `pause` was called (ms since the epoch); None if it is not paused."""
+        with self._changed:
+            return self._paused_since_ms
+
+    def __enter__(self) -> Self:
+        with ExitStack() as block:
+            block.enter_context(terminating())
+            try:
+                if self.state() is State.CREATED:
+                    self.start()
+            except BaseException:  # SIGTERM may come when all has been started
+                self.close()
+                raise
+            self._block = block.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        with self._block:
+            if kind is KeyboardInterrupt:
+                self._announce_close()
+            self.close()
+
+    # ---------------------------------------- state
+
+    def state(self) -> State:
+        """Return the state of the application."""
+        with self._changed:
+            return self._state
+
+    def state_since_ms(self) -> int:
+        """Return when the application came into its state (ms since the epoch)."""
+        with self._changed:
+            return self._state_since_ms
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return a snapshot of the host's figures (records, bytes, ms by name), and the state under `state`."""
+        with self._changed:
+            host, state = self._host, self._state
+        figures = {} if host is None else dict(host.statistics())
+        return {**figures, "state": state.value}
+
+    def error(self) -> BaseException | None:
+        """Return the error that has ended the application, which `await_termination` raises; None without one."""
+        with self._changed:
+            return self._error
+
+    def uncaught_errors(self) -> tuple[int, Sequence[UncaughtError]]:
+        """Return how many errors have stopped all tasks since the start, and the last 50 of them, the newest last."""
+        return self._uncaught.kept()
+
+    def _running_host(self) -> _HostType:
+        with self._changed:
+            host = self._host
+        if host is None:
+            raise StreamsNotStartedError("KafkaStreams has not been started, you can retry after calling start()")
+        return host
+
+    # ---------------------------------------- inside
+
+    def _move(self, state: State, only_from: State | None = None) -> bool:
+        """Change the state if the table allows it, tell the listener, and return whether it was changed."""
+        with self._changed:
+            old = self._state
+            if state not in _NEXT[old] or only_from not in (None, old):
+                return False
+            if state is not old:
+                self._state, self._state_since_ms = state, SystemClock().milliseconds()
+            self._changed.notify_all()
+        if self._listener is not None and state is not old:
+            try:
+                self._listener(state, old)
+            except Exception:
+                _log.exception(
+                    "The state listener of %s failed; it will receive the next change.", self._application_id
+                )
+        return True
+
+    def _fail(self, error: BaseException) -> None:
+        """End in ERROR because of `error`, which `await_termination` raises."""
+        with self._changed:
+            if self._error is None:
+                self._error = error
+        if self._move(State.PENDING_ERROR):
+            self._move(State.ERROR)
+
+    def _reached_the_end(self) -> None:
+        """End without an error; called by the host."""
+        if self._move(State.PENDING_SHUTDOWN):
+            self._move(State.NOT_RUNNING)
+
+    def _serve(self) -> None:
+        """Show the metrics to Prometheus and OpenTelemetry, and the application in a browser, if the configuration asks
+        for it; raises ConfigError if a port is taken, or a package is missing."""
+        if self._config["penstock.metrics.prometheus.port"] is not None:
+            module = load("penstock.application.prometheus", "penstock.metrics.prometheus.port")
+            self._servers.append(module.PrometheusExporter(self._shown_metrics, self._config))
+        if self._config["penstock.otel.enabled"]:
+            instruments = load("penstock.otel.instruments", "penstock.otel.enabled")
+            self._servers.append(instruments.ObservedMetrics(self._shown_metrics, self._config))
+        if self._config["penstock.ui.port"] is not None:
+            server = load("penstock.ui.server", "penstock.ui.port")
+            self._servers.append(server.UiServer(self, self._config, self._compare()))
+
+    def _release(self, timeout_ms: int, leaves_group: bool = True) -> bool:
+        """Close the host and what shows the application, once, and return whether all of it has ended."""
+        released = self._release_host(timeout_ms, leaves_group)
+        if released:
+            with self._changed:
+                servers, self._servers = self._servers, []
+            for server in servers:
+                server.close()
+        return released
+
+    def _release_host(self, timeout_ms: int, leaves_group: bool) -> bool:
+        with self._changed:
+            host = self._host
+            if host is None or self._released:
+                return True
+        try:
+            self._released = host.close(timeout_ms, leaves_group)
+        except StreamsError:
+            _log.exception("The host of %s could not be closed properly.", self._application_id)
+            self._released = True
+        if self._released:
+            atexit.unregister(self._keep_the_program_alive)
+        return self._released
+
+    def _keep_the_program_alive(self) -> None:
+        """Wait at the end of the program until the application has ended, as Java does; Ctrl-C and SIGTERM close it.
+
+        It closes the application at once if the main thread has failed, or if a test has started it and not closed it.
+        """
+        close_ms = DEFAULT_CLOSE_TIMEOUT_MS
+        with terminating():
+            try:
+                reason = ended_with(self._is_of_a_test)
+                if reason is not None and self.state() not in _ENDED:
+                    close_ms = FORGOTTEN.close_timeout_ms()
+                    self._tell(f"{reason}, so the application is closed now.")
+                    return
+                is_closing = self.state() is State.PENDING_SHUTDOWN
+                self._wait_until_ended(close_ms if is_closing else None)
+            except KeyboardInterrupt:
+                self._announce_close()
+            except SystemExit:
+                _log.info("SIGTERM: %s is being closed.", self._application_id)
+            finally:
+                with suppress(KeyboardInterrupt, SystemExit):  # the program ends, and `close` has hurried
+                    self.close(close_ms)
+
+    def _leave_to_the_parent(self) -> None:
+        """Be ended in a process that was forked: the threads of the application run in its parent alone."""
+        atexit.unregister(self._keep_the_program_alive)
+        self._changed = threading.Condition()  # a thread of the parent may have held its lock
+        if self._state is not State.ERROR:
+            self._state = State.NOT_RUNNING
+        self._host, self._servers = None, []
+
+    def _announce_close(self) -> None:
+        """Tell the person at the terminal what Ctrl-C waits for, and what another one does."""
+        self._tell("Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.")
+
+    def _tell(self, text: str) -> None:
+        """Tell a person at the terminal, whatever logging is set to."""
+        print(f"{self._application_id}: {text}", file=sys.stderr, flush=True)
+
+    def _wait_until_ended(self, timeout_ms: int | None = None) -> bool:
+        with self._changed:
+            seconds = None if timeout_ms is None else timeout_ms / 1000
+            return self._changed.wait_for(lambda: self._state in _ENDED, seconds)
+
+
+class _Listener:
+    """Takes what a host tells and changes the state by it, until another host takes its place."""
+
+    def __init__(self, streams: ApplicationLife[Any]) -> None:
+        self._streams = streams
+
+    def _is_current(self) -> bool:
+        return self._streams._told_by is self
+
+    def on_running(self) -> None:
+        """Tell that tasks are being processed."""
+        if self._is_current():
+            self._streams._move(State.RUNNING)
+
+    def on_rebalancing(self) -> None:
+        """Report that tasks stand still while they are set up again."""
+        if self._is_current():
+            self._streams._move(State.REBALANCING)
+
+    def on_stopped(self) -> None:
+        """Tell that everything up to the planned end has been processed."""
+        if self._is_current():
+            self._streams._reached_the_end()
+
+    def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return the response to `error`, which has stopped all tasks."""
+        return self._streams._uncaught.response_to(error)
+
+    def on_error(self, error: BaseException) -> None:
+        """Tell that the host has ended with `error`."""
+        if self._is_current():
+            self._streams._fail(error)

@@ -1,0 +1,80 @@
+"""The errors that have stopped all tasks, and the responses to them."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from traceback import format_exception, format_exception_only
+from typing import Final
+
+from penstock.clock import SystemClock
+from penstock.errors import StreamsError
+from penstock.host.api import StreamThreadExceptionResponse
+from penstock.record import FailedRecord
+
+_log = logging.getLogger(__name__)
+
+_KEPT_ERRORS: Final = 50
+_KEPT_TRACEBACK: Final = 10_000
+"""Characters of a message and of the end of a traceback that are kept."""
+
+StreamsUncaughtExceptionHandler = Callable[[BaseException], StreamThreadExceptionResponse]
+"""Called with an error that has stopped all tasks, from any thread; returns what follows (Kafka class:
+StreamsUncaughtExceptionHandler)."""
+
+
+@dataclass(frozen=True)
+class UncaughtError:
+    """An error that has stopped all tasks. time_ms: when (ms since the epoch). error: its type and message. traceback:
+    its end. response: what followed. record: the one that a task failed on, None if it did not fail on one."""
+
+    time_ms: int
+    error: str
+    traceback: str
+    response: StreamThreadExceptionResponse
+    record: FailedRecord | None = None
+
+
+class UncaughtErrors:
+    """Asks the handler of an application about its errors, and keeps the last of them.
+
+    Without a handler, and where the handler fails itself, the response is SHUTDOWN_CLIENT. handler: set before the
+    start.
+    """
+
+    def __init__(self, application_id: str) -> None:
+        self._application_id = application_id
+        self._lock = threading.Lock()
+        self._kept: deque[UncaughtError] = deque(maxlen=_KEPT_ERRORS)
+        self._count = 0
+        self.handler: StreamsUncaughtExceptionHandler | None = None
+
+    def response_to(self, error: BaseException) -> StreamThreadExceptionResponse:
+        """Return the response of the handler to `error`, and keep both."""
+        response = self._decided(error)
+        text = "".join(format_exception_only(error)).strip()[:_KEPT_TRACEBACK]
+        traceback = "".join(format_exception(error))[-_KEPT_TRACEBACK:]
+        record = error.failed_record if isinstance(error, StreamsError) else None
+        with self._lock:
+            self._count += 1
+            self._kept.append(UncaughtError(SystemClock().milliseconds(), text, traceback, response, record))
+        return response
+
+    def kept(self) -> tuple[int, Sequence[UncaughtError]]:
+        """Return the number of errors since the start, and the last 50 of them, the newest last."""
+        with self._lock:
+            return self._count, tuple(self._kept)
+
+    def _decided(self, error: BaseException) -> StreamThreadExceptionResponse:
+        if self.handler is None:
+            notes = "".join(f"\n{note}" for note in vars(error).get("__notes__", ()))
+            _log.error("%s ends: %s%s", self._application_id, error, notes)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
+        try:
+            return StreamThreadExceptionResponse(self.handler(error))
+        except Exception:
+            _log.exception("The uncaught exception handler of %s failed itself.", self._application_id)
+            return StreamThreadExceptionResponse.SHUTDOWN_CLIENT
