@@ -61,15 +61,15 @@ class KeyValueStoreFacade(_Facade):
     TopologyTestDriver.KeyValueStoreFacade). Writes go to the store with timestamp -1."""
 
     def put(self, key: Any, value: Any) -> None:
-        """As in KeyValueStore."""
+        """Store `value` under `key`; None deletes."""
         self._whole.put(key, _timed(value))
 
     def put_if_absent(self, key: Any, value: Any) -> Any:
-        """As in KeyValueStore."""
+        """Store `value` unless `key` has one; return the value that was there, None if there was none."""
         return _plain(self._whole.put_if_absent(key, _timed(value)))
 
     def put_all(self, entries: Sequence[tuple[Any, Any]]) -> None:
-        """As in KeyValueStore."""
+        """Store each (key, value) in turn."""
         self._whole.put_all([(key, _timed(value)) for key, value in entries])
 
     get = _value(KeyValueStore.get)
@@ -88,11 +88,12 @@ class WindowStoreFacade(_Facade):
     TopologyTestDriver.WindowStoreFacade). Writes go to the store with timestamp -1."""
 
     def put(self, key: Any, value: Any, window_start: int) -> None:
-        """As in WindowStore."""
+        """Store `value` under `key` and `window_start` (ms); None deletes."""
         self._whole.put(key, _timed(value), window_start)
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """As in WindowStore."""
+        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to`
+        (ms, inclusive) an iterator over the windows that start between both."""
         found = self._whole.fetch(key, time_from, time_to)
         return _plain(found) if time_to is None else _PlainIterator(found)
 

@@ -156,7 +156,8 @@ class CompositeReadOnlyWindowStore(CompositeReadOnlyStore):
     """A window store over all partitions (implements ReadOnlyWindowStore). Times are ms."""
 
     def fetch(self, key: Any, time_from: int, time_to: int | None = None) -> Any:
-        """As in ReadOnlyWindowStore; raises TypeError for a None key."""
+        """Return the value of the window of `key` that starts at `time_from`, None if there is none; with `time_to` an
+        iterator over the windows that start between both, inclusive. Raises TypeError for a None key."""
         self._check_key(key)
         if time_to is None:
             return self._first_value(lambda store: store.fetch(key, time_from))
