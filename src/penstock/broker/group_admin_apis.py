@@ -57,11 +57,11 @@ def list_groups(state: BrokerState, request: Request) -> Message:
             {
                 "group_id": group.group_id,
                 "protocol_type": group.protocol_type or "",
-                "group_state": group.state_name,
+                "group_state": str(group.state),
                 "group_type": group.group_type,
             }
             for group in state.groups.groups()
-            if (not states or group.state_name.lower() in states) and (not types or group.group_type in types)
+            if (not states or group.state.lower() in states) and (not types or group.group_type in types)
         ]
     }
 

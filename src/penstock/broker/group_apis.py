@@ -1,7 +1,7 @@
 """The APIs of the members of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
 ConsumerGroupHeartbeat.
 
-Not here: what they mean (groups/classic.py, groups/consumer.py). JoinGroup and SyncGroup may answer later.
+Not here: what they mean (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.answers import LaterAnswer, PromisedAnswer
 from penstock.broker.errors import ApiError
-from penstock.broker.groups.classic import JoinRequest
-from penstock.broker.groups.consumer import HeartbeatRequest, as_assignment, check_request
+from penstock.broker.groups.assignment import as_assignment
+from penstock.broker.groups.classic.joining import JoinRequest
+from penstock.broker.groups.consumer.heartbeat import HeartbeatRequest, check_request
 from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.state import NODE_ID, BrokerState, Request
 from penstock.wire.codec import Message
@@ -75,8 +76,7 @@ def sync_group(state: BrokerState, request: Request) -> Message | LaterAnswer:
     try:
         if request.version >= 5 and (protocol_type is None or protocol is None):
             raise ApiError(ErrorCode.inconsistent_group_protocol)
-        state.groups.sync(
-            body["group_id"],
+        state.groups.classic_group(body["group_id"]).sync(
             _identity(body),
             protocol_type,
             protocol,
@@ -91,7 +91,7 @@ def sync_group(state: BrokerState, request: Request) -> Message | LaterAnswer:
 def heartbeat(state: BrokerState, request: Request) -> Message:
     """Answer Heartbeat."""
     try:
-        state.groups.heartbeat(request.body["group_id"], _identity(request.body))
+        state.groups.classic_group(request.body["group_id"]).heartbeat(_identity(request.body))
     except ApiError as error:
         return {"error_code": error.code}
     return {"error_code": ErrorCode.none}

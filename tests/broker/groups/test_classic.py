@@ -10,7 +10,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError
-from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, JoinRequest
+from penstock.broker.groups.classic.joining import JoinRequest
+from penstock.broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from penstock.broker.groups.group import MemberIdentity
 from penstock.broker.topics import OFFSETS_TOPIC
 from penstock.wire.codec import Message
@@ -80,7 +81,7 @@ class Client:
         def take(response: Message) -> None:
             self.synced = response
 
-        self._broker.groups.sync("g", self.identity, "consumer", protocol, assignments or {}, take)
+        self._broker.groups.classic_group("g").sync(self.identity, "consumer", protocol, assignments or {}, take)
         return self.assignment
 
     @property
@@ -90,7 +91,7 @@ class Client:
 
     def beat(self) -> ErrorCode:
         """Send Heartbeat and return its code."""
-        return code_of(lambda: self._broker.groups.heartbeat("g", self.identity))
+        return code_of(lambda: self._broker.groups.classic_group("g").heartbeat(self.identity))
 
     def leave(self) -> ErrorCode:
         """Leave the group."""

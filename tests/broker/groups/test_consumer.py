@@ -11,14 +11,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError
-from penstock.broker.groups.assignors import Assignment
-from penstock.broker.groups.consumer import (
-    LEAVE,
-    LEAVE_FOR_A_WHILE,
-    HeartbeatRequest,
-    as_assignment,
-    check_request,
-)
+from penstock.broker.groups.assignment import Assignment, as_assignment
+from penstock.broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest, check_request
 from penstock.wire.codec import Message
 from tests.broker.groups.support import DAY_MS, GroupBroker
 from tests.broker.groups.test_classic import Client as ClassicClient

@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.errors import ApiError
-from penstock.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup
-from penstock.broker.groups.consumer import LEAVE, LEAVE_FOR_A_WHILE, ConsumerGroup
+from penstock.broker.groups.classic.group import ClassicGroup
+from penstock.broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
+from penstock.broker.groups.consumer.group import ConsumerGroup
+from penstock.broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock.wire.codec import Message
 from tests.broker.groups.support import GroupBroker
 from tests.broker.groups.test_classic import REBALANCE_MS, Client, code_of
@@ -184,12 +186,14 @@ class ClassicSimulation:
         if not member.member_id or identity.generation < 0:
             return
         groups = self.broker.groups
-        assert code_of(lambda: groups.heartbeat("g", identity)) in GONE
+        assert code_of(lambda: groups.classic_group("g").heartbeat(identity)) in GONE
         assert code_of(lambda: groups.check_commit("g", *identity, 8)) in GONE
         assert code_of(lambda: groups.check_member("g", *identity)) in GONE
 
         def sync() -> None:
-            groups.sync("g", identity, None, None, {}, lambda response: pytest.fail("an old member was answered"))
+            groups.classic_group("g").sync(
+                identity, None, None, {}, lambda response: pytest.fail("an old member was answered")
+            )
 
         assert code_of(sync) in GONE
 
@@ -203,10 +207,10 @@ class ClassicSimulation:
         for member in self.members:
             if member.phase != "stable" or group is None:
                 continue
-            accepted = code_of(lambda member=member: self.broker.groups.heartbeat("g", member.identity))  # type: ignore[misc]  # bound now
+            accepted = code_of(lambda member=member: self.broker.groups.classic_group("g").heartbeat(member.identity))  # type: ignore[misc]  # bound now
             if accepted == ErrorCode.none and group.state == "Stable":
-                assert member.generation == group.generation
-                assert known[member.member_id].assignment == self._given[group.generation][member.member_id]
+                assert member.generation == group.generation.number
+                assert known[member.member_id].assignment == self._given[group.generation.number][member.member_id]
 
     def _end(self) -> None:
         """Let all clients stop; everything is answered and nothing is left."""

@@ -7,8 +7,9 @@
 | `offsets` | committed offsets, those of open transactions too |
 | `patterns` | regular expressions that name topics |
 | `timers` | sessions and rebalances that end by time |
-| `group`, `classic`, `consumer` | a group of either protocol: members, assignment, epochs |
-| `assignors` | who gets what, in consumer groups |
+| `group`, `members` | common to groups of both protocols: offsets, an end; members by id, static names, sessions |
+| `classic`, `consumer` | a group of either protocol: members, assignment, epochs |
+| `assignment`, `assignors` | the partitions of a member, and the assignors of consumer groups |
 | `coordinator` | all groups: what a request means for its group, expiry, deletion |
 
 Rule: the topic decides. A change is written to it first and then made in memory, so a broker that is killed goes on

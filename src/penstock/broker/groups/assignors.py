@@ -11,11 +11,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from itertools import islice
 from typing import Final, NamedTuple
 
-PartitionId = tuple[uuid.UUID, int]
-"""Id of a topic and number of a partition."""
-
-Assignment = frozenset[PartitionId]
-"""The partitions of one member."""
+from penstock.broker.groups.assignment import Assignment, PartitionId
 
 
 class Subscriber(NamedTuple):

@@ -1,6 +1,6 @@
 """The coordinator: all groups of the broker, which of them a request is for, and what becomes of their offsets.
 
-Not here: what a request means within a group (classic.py, consumer.py) and how offsets are kept (offsets.py).
+Not here: what a request means within a group (classic, consumer) and how offsets are kept (offsets.py).
 
 Rule: a group without members changes its type with the next member; one with members keeps it, as in Kafka with
 `group.consumer.migration.policy=disabled`.
@@ -16,8 +16,10 @@ from kio.schema.errors import ErrorCode
 
 from penstock.broker.config import BrokerConfig
 from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.groups.classic import ClassicGroup, JoinRequest
-from penstock.broker.groups.consumer import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup, HeartbeatRequest
+from penstock.broker.groups.classic.group import ClassicGroup
+from penstock.broker.groups.classic.joining import JoinRequest
+from penstock.broker.groups.consumer.group import FIRST_COMMIT_WITH_EPOCHS, ConsumerGroup
+from penstock.broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock.broker.groups.context import Answer, GroupContext
 from penstock.broker.groups.group import Group, MemberIdentity
 from penstock.broker.groups.group_log import GroupLog, StoredRecord
@@ -72,7 +74,7 @@ class GroupCoordinator:
         self._drop_offsets_of_lost_topics()
         for _, record in by_kind[RecordKind.GROUP]:
             group = self._groups[record.key["group"]] = ClassicGroup(record.key["group"], self._context)
-            group.load(record.value or {})
+            group.generation.load(record.value or {})
         of_consumers: dict[str, list[GroupRecord]] = {}
         for kind in RecordKind:
             if kind >= RecordKind.CONSUMER_GROUP:
@@ -172,30 +174,6 @@ class GroupCoordinator:
         if group.is_unused and not group.removals() and not self.offsets.has_group(group.group_id):
             del self._groups[group.group_id]
 
-    def sync(
-        self,
-        group_id: str,
-        identity: MemberIdentity,
-        protocol_type: str | None,
-        protocol: str | None,
-        assignments: Mapping[str, bytes],
-        answer: Answer,
-    ) -> None:
-        """Give a member its assignment, perhaps later; the arguments are those of ClassicGroup.sync.
-
-        Raises:
-            ApiError: INVALID_GROUP_ID, and what ClassicGroup.sync raises.
-        """
-        self._with_members(group_id).sync(identity, protocol_type, protocol, assignments, answer)
-
-    def heartbeat(self, group_id: str, identity: MemberIdentity) -> None:
-        """Extend the session of a member.
-
-        Raises:
-            ApiError: INVALID_GROUP_ID, and what ClassicGroup.heartbeat raises.
-        """
-        self._with_members(group_id).heartbeat(identity)
-
     def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
         """Remove members, given by member id and instance id, and return a code for each.
 
@@ -204,13 +182,18 @@ class GroupCoordinator:
         """
         try:
             group = self._groups.get(group_id)
-            return (group if isinstance(group, ConsumerGroup) else self._with_members(group_id)).leave(members)
+            return (group if isinstance(group, ConsumerGroup) else self.classic_group(group_id)).leave(members)
         except ApiError as error:
             if error.code != ErrorCode.unknown_member_id:
                 raise
             return [error.code] * len(members)
 
-    def _with_members(self, group_id: str) -> ClassicGroup:
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        """Return the group of a client that claims to be a member.
+
+        Raises:
+            ApiError: INVALID_GROUP_ID, or UNKNOWN_MEMBER_ID if the group is missing or a consumer group.
+        """
         _check_group_id(group_id)
         group = self._groups.get(group_id)
         if not isinstance(group, ClassicGroup):
@@ -263,7 +246,9 @@ class GroupCoordinator:
         _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
         found = self._group_for_commit(group, generation, ErrorCode.illegal_generation)
-        found.check_transactional_commit(identity, partitions)
+        # Older clients do not say who they are.
+        if identity.is_given and not found.is_open_to(identity):
+            found.check_transactional_commit(identity, partitions)
 
     def check_commit(
         self,
@@ -292,7 +277,9 @@ class GroupCoordinator:
         identity = MemberIdentity(member_id, group_instance_id, generation)
         knows_missing = version >= FIRST_COMMIT_WITH_EPOCHS
         missing = ErrorCode.group_id_not_found if knows_missing else ErrorCode.illegal_generation
-        self._group_for_commit(group, generation, missing).check_commit(identity, version, partitions)
+        found = self._group_for_commit(group, generation, missing)
+        if not found.is_open_to(identity):
+            found.check_commit(identity, version, partitions)
 
     def _group_for_commit(self, group_id: str, generation: int, missing: ErrorCode) -> Group:
         group = self._groups.get(group_id)

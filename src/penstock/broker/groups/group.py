@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
+from enum import StrEnum
 from typing import ClassVar, NamedTuple
 
 from penstock.broker.groups.offsets import CommittedOffset, TopicPartition
@@ -35,17 +36,20 @@ class Group(ABC):
     Attributes:
         group_id: its name.
         group_type: `classic` or `consumer`.
-        protocol_type: what the group is for, such as `consumer`; None if it never had members.
     """
 
     group_type: ClassVar[str]
     group_id: str
-    protocol_type: str | None
 
     @property
     @abstractmethod
-    def state_name(self) -> str:
-        """The name of its state, as tools show it."""
+    def protocol_type(self) -> str | None:
+        """What the group is for, such as `consumer`; None if it never had members."""
+
+    @property
+    @abstractmethod
+    def state(self) -> StrEnum:
+        """Its state, by the name that tools show."""
 
     @property
     @abstractmethod
@@ -54,12 +58,16 @@ class Group(ABC):
 
     @property
     def is_unused(self) -> bool:
-        """Whether nobody is a member or about to become one."""
+        """Whether it has neither members nor clients that are about to join."""
         return self.is_empty
+
+    def is_open_to(self, identity: MemberIdentity) -> bool:
+        """Return whether a client may commit without a membership: the group has no members."""
+        return identity.generation < 0 and self.is_empty
 
     @abstractmethod
     def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a client may commit offsets.
+        """Check that a member may commit offsets.
 
         Args:
             identity: who it is.
@@ -72,7 +80,7 @@ class Group(ABC):
 
     @abstractmethod
     def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a client may commit offsets in a transaction.
+        """Check that a member may commit offsets in a transaction.
 
         Args:
             identity: who it is.
