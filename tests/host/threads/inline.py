@@ -14,9 +14,11 @@ from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import layout_of
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.instance import Instance, Phase, Settings
-from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.instance import Instance
+from penstock.host.threads.phases import Phase
+from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.settings import Settings
 from penstock.host.threads.task_manager import Limits
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
@@ -45,7 +47,7 @@ def unmeasured(event: v.Event) -> v.Event:
 class Processing(Protocol):
     """Where the tasks of an instance run, and their bases are."""
 
-    def do(self, action: TaskAction) -> v.Event: ...
+    def do(self, action: v.TaskAction) -> v.Event: ...
     def open_base(self, task: TaskId) -> Base: ...
 
 
@@ -82,7 +84,7 @@ class InlineInstance:
         for topic, partitions in self.layout.topic_partitions.items():
             broker.create_topic(topic, partitions)
         limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
-        settings = Settings.of(config, commit_interval_ms, limits, exactly_once)
+        settings = Settings(commit_interval_ms, limits, exactly_once)
         self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
         self.runner = TaskRunner(self.layout, _Topics(broker))
         self._processing = processing

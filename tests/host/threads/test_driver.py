@@ -35,9 +35,9 @@ from penstock.host.production import ProductionFailedError
 from penstock.host.threads import driver
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.driver import ThreadsHost
-from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
+from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.workers import worker_process
 from penstock.host.topic_watch import TopicChanges, TopicWatch, UsedTopics
 from penstock.plan.partition_grouper import PartitionGrouper

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.instance import Phase
+from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.processing_thread import ProcessingThread
 from penstock.plan.subtopology import TaskId

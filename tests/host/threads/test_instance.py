@@ -26,7 +26,7 @@ from penstock.errors import (
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.instance import Phase
+from penstock.host.threads.phases import Phase
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology

@@ -18,8 +18,8 @@ from penstock.errors import UnstableOffsetCommitError
 from penstock.host.progress import late_end
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
-from penstock.host.threads.instance import Phase
-from penstock.host.threads.unread import described
+from penstock.host.threads.phases import Phase
+from penstock.host.threads.unread import Unread, described
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
@@ -146,7 +146,7 @@ def test_an_end_that_brokers_do_not_tell_is_asked_for_again(monkeypatch: pytest.
 
 
 def test_a_run_that_is_late_names_the_partitions_and_the_open_transaction() -> None:
-    found = {IN: v.Unread(3, 9, 9), MOVED: v.Unread(1, 4, 2)}
+    found = {IN: Unread(3, 9, 9), MOVED: Unread(1, 4, 2)}
     assert late_end("app", 5, {"lag": 1, "unread": described(found)}) == (
         "app did not reach the end of its inputs in 5 ms: in, partition 0: committed up to offset 3 of 9; "
         f"{TOPIC}, partition 0: committed up to offset 1 of 4 (a transaction is open from offset 2 on)."

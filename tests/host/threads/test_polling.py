@@ -12,7 +12,7 @@ import numpy as np
 from penstock.clock import Clocks, SystemClock
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
-from penstock.host.threads.instance import Phase
+from penstock.host.threads.phases import Phase
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.task_manager import Room
 from penstock.host.turns import TopologyTurns, Turns

@@ -16,7 +16,7 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.instance import Phase
+from penstock.host.threads.phases import Phase
 from penstock.host.threads.task_manager import Limits, TaskManager, TaskState
 from penstock.host.threads.time_rounds import (
     MOST_ROUND_MS,

@@ -30,7 +30,7 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import Layout, layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.processing import TaskAction, TaskRunner
+from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
@@ -102,7 +102,7 @@ class Workers:
         start = starter_of_workers(self.layout, self.directory.run)
         self.processes = WorkerProcesses(self.layout, start, number, runner, self._answers.put, turns)
 
-    def do(self, action: TaskAction) -> v.Event:
+    def do(self, action: v.TaskAction) -> v.Event:
         """Return the answer to `action`."""
         self.processes.do(action)
         return self.answer()

@@ -45,7 +45,7 @@ from penstock.host.threads.fetch_bounds import consumer_bounds, limits
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import max_poll_interval_ms
-from penstock.host.threads.instance import Instance, Settings
+from penstock.host.threads.instance import Instance
 from penstock.host.threads.keys import check_group_protocol, check_keys, commit_interval_ms
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
@@ -55,6 +55,7 @@ from penstock.host.threads.processing import LAST_SECONDS, Processing, TaskRunne
 from penstock.host.threads.processing_thread import ProcessingThread
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.restoring import StateOpener
+from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.target_topics import TargetTopics
@@ -337,8 +338,8 @@ class ThreadsHost:
         config = self._config
         events: queue.SimpleQueue[v.Event] = queue.SimpleQueue()
         post = events.put  # to this loop alone: a thread that outlives it must not disturb the next one
-        settings = Settings.of(
-            config, commit_interval_ms(config), limits(config), self._exactly_once, max_poll_interval_ms(config)
+        settings = Settings(
+            commit_interval_ms(config), limits(config), self._exactly_once, max_poll_interval_ms(config)
         )
         fetcher = ConfluentFetcher(self._config, role=RESTORE_CONSUMER)
         opened.callback(fetcher.close)

@@ -12,7 +12,7 @@ from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.threads import member as m
-from penstock.host.threads.instance import MAX_POLL_INTERVAL_MS
+from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
 from penstock.wire.codec import Message
 
 _TAG: Final = "client.tag."

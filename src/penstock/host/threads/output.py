@@ -24,13 +24,11 @@ from penstock.record import TopicPartition
 RefusedBy = Callable[[TaskId], OnRefused]
 """Returns what decides about the records of a task that the producer refuses."""
 
-OutputAction = v.Send | v.Flush | v.CommitTransaction | v.Abort
-
 
 class Output(Protocol):
     """Where output goes."""
 
-    def do(self, action: OutputAction) -> v.Event | None:
+    def do(self, action: v.OutputAction) -> v.Event | None:
         """Return what the core is to know when `action` is done, None for nothing."""
         ...
 
@@ -53,7 +51,7 @@ class AtLeastOnceOutput:
         self._producer = make_producer()
         self._has_failed = False
 
-    def do(self, action: OutputAction) -> v.Event | None:
+    def do(self, action: v.OutputAction) -> v.Event | None:
         """Send or flush; a producer that has failed is replaced."""
         try:
             match action:
@@ -102,7 +100,7 @@ class ExactlyOnceOutput:
         self._member: GroupIdentity | None = None
         self._has_failed = False
 
-    def do(self, action: OutputAction) -> v.Event | None:
+    def do(self, action: v.OutputAction) -> v.Event | None:
         """Send, commit or abort."""
         try:
             match action:

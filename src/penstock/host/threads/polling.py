@@ -16,11 +16,10 @@ from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
-from penstock.host.threads.instance import Instance, Phase
+from penstock.host.threads.instance import Instance
 from penstock.host.threads.membership import Membership
-from penstock.host.threads.output import Output, OutputAction
-from penstock.host.threads.processing import TaskAction
-from penstock.host.threads.restoring import RestoreAction
+from penstock.host.threads.output import Output
+from penstock.host.threads.phases import Phase
 from penstock.host.threads.task_manager import WorkerOf
 from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
@@ -41,7 +40,7 @@ before others."""
 class Workers(Protocol):
     """Where actions about tasks are done: other threads, which answer with events."""
 
-    def do(self, action: TaskAction) -> None:
+    def do(self, action: v.TaskAction) -> None:
         """Let a processing thread do `action`."""
         ...
 
@@ -53,7 +52,7 @@ class Workers(Protocol):
         """End what has been doing one action for `limit_ms`, where it can be ended."""
         ...
 
-    def restore(self, action: RestoreAction) -> None:
+    def restore(self, action: v.RestoreAction) -> None:
         """Let the restore thread do `action`."""
         ...
 
@@ -390,14 +389,14 @@ class Polling:
         epochs = self._consumer.leader_epochs()
         return {p: each._replace(leader_epoch=epochs.get(p, each.leader_epoch)) for p, each in offsets.items()}
 
-    def _produce(self, action: OutputAction) -> None:
+    def _produce(self, action: v.OutputAction) -> None:
         if isinstance(action, v.Send):
             self._figures.sent(action.output)
         answer = self._output.do(action)
         if answer is not None:
             self.post(answer)
 
-    def _read(self, action: v.Follow | v.Unfollow | v.PauseReading | v.ResumeReading) -> None:
+    def _read(self, action: v.ReadAction) -> None:
         try:
             match action:
                 case v.Follow(positions):

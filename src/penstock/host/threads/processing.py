@@ -41,8 +41,6 @@ _READ_SECONDS = 10.0
 LAST_SECONDS = 1.0
 """For each thread to end, behind the end of the instance."""
 
-TaskAction = v.Start | v.Run | v.Prepare | v.Apply | v.Close
-
 
 class ReadableStore(NamedTuple):
     """A store of an open task, to be read by any thread. positions: the next offset of each partition that the task
@@ -114,7 +112,7 @@ class Processing(OpenTasks, Protocol):
         """Return what people call the worker of each open task of the topology; from any thread."""
         ...
 
-    def do(self, action: TaskAction) -> None:
+    def do(self, action: v.TaskAction) -> None:
         """Have `action` done; the answer is an event, `Failed` with the error of the task if it failed."""
         ...
 
@@ -155,7 +153,7 @@ class TaskRunner:
         self._taps: dict[str, int] = {}
         self._locks: dict[TaskId, threading.RLock] = {}  # a function of the user may read stores while its task runs
 
-    def do(self, action: TaskAction) -> v.Event:
+    def do(self, action: v.TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
         commit = action.commit if isinstance(action, v.Run | v.Prepare) else ""
         with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
@@ -252,7 +250,7 @@ class TaskRunner:
         found = self._tasks[task]
         return found.stores() if isinstance(found, (ActiveStreamTask, GlobalTask)) else {}
 
-    def _do(self, action: TaskAction) -> v.Event:
+    def _do(self, action: v.TaskAction) -> v.Event:
         match action:
             case v.Start(id, state, now_ms):
                 return self._start(id, state, now_ms)

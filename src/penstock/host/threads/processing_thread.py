@@ -11,7 +11,7 @@ from itertools import count
 
 from penstock.clock import elapsed_milliseconds
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskAction, TaskRunner
+from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskRunner
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
@@ -58,7 +58,7 @@ class ProcessingThread:
             for task in self._runner.open_tasks()
         }
 
-    def do(self, action: TaskAction) -> None:
+    def do(self, action: v.TaskAction) -> None:
         """Have `action` done."""
         own = self._own.get(action.task)
         if own is None:
@@ -131,15 +131,15 @@ class _Thread:
         self._runner = runner
         self._answer = answer
         self._turn = None if turns is None else turns.of_runner(number)
-        self._doing: tuple[TaskAction, int] | None = None
-        self._named: TaskAction | None = None
-        self._thread: QueuedThread[TaskAction] = QueuedThread(name, self._do)
+        self._doing: tuple[v.TaskAction, int] | None = None
+        self._named: v.TaskAction | None = None
+        self._thread: QueuedThread[v.TaskAction] = QueuedThread(name, self._do)
 
-    def put(self, action: TaskAction) -> None:
+    def put(self, action: v.TaskAction) -> None:
         """Have `action` done behind what was given before."""
         self._thread.put(action)
 
-    def take_back(self) -> list[TaskAction]:
+    def take_back(self) -> list[v.TaskAction]:
         """Return what was given and has not begun."""
         return self._thread.take_back()
 
@@ -164,7 +164,7 @@ class _Thread:
         )
         return action.task
 
-    def _do(self, action: TaskAction) -> None:
+    def _do(self, action: v.TaskAction) -> None:
         if self._turn is None or not isinstance(action, v.Run):
             self._answer(self._done(action))
             return
@@ -172,7 +172,7 @@ class _Thread:
             event = self._done(action)
         self._answer(event)
 
-    def _done(self, action: TaskAction) -> v.Event:
+    def _done(self, action: v.TaskAction) -> v.Event:
         self._doing = action, elapsed_milliseconds()
         try:
             return self._runner.do(action)

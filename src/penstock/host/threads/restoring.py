@@ -23,13 +23,7 @@ from penstock.host.threads.task_offsets import OffsetsOfTasks, TaskOffsets
 from penstock.host.threads.unread import unread
 from penstock.host.threads.vocabulary import (
     GLOBAL_TASK,
-    FindUnread,
     OpenedState,
-    Purge,
-    ResetPosition,
-    Restore,
-    StandBy,
-    StandDown,
     UnreadFound,
 )
 from penstock.plan.subtopology import TaskId
@@ -46,9 +40,6 @@ _MOST_BEGINNINGS = 5
 
 Steps = Generator[None, None, None]
 """What takes long, in steps between which other tasks can be opened."""
-
-RestoreAction = Restore | ResetPosition | FindUnread | StandBy | StandDown | Purge
-"""What the restore thread does."""
 
 
 class RestoreStoppedError(StreamsError):

@@ -10,9 +10,9 @@ from penstock.host.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.membership import Post
-from penstock.host.threads.processing import Processing, TaskAction
+from penstock.host.threads.processing import Processing
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 
@@ -46,11 +46,11 @@ class TaskThreads:
         self._figures = figures
         self._openings: dict[TaskId, Generator[None, None, v.OpenedState]] = {}
         self._not_begun: deque[TaskId] = deque()
-        self._restoring: QueuedThread[RestoreAction | _Last] = QueuedThread(
+        self._restoring: QueuedThread[v.RestoreAction | _Last] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance
         )
 
-    def do(self, action: TaskAction) -> None:
+    def do(self, action: v.TaskAction) -> None:
         """Let a thread, or a worker process, do `action`."""
         self._processing.do(action)
 
@@ -62,7 +62,7 @@ class TaskThreads:
         """End the worker processes that have been doing one action for `limit_ms`."""
         self._processing.end_hung(limit_ms)
 
-    def restore(self, action: RestoreAction) -> None:
+    def restore(self, action: v.RestoreAction) -> None:
         """Let the restore thread do `action`."""
         self._restoring.put(action)
 
@@ -75,7 +75,7 @@ class TaskThreads:
         self._restoring.put(_Last())
         self._restoring.close(_END_SECONDS)
 
-    def _restore(self, action: RestoreAction | _Last) -> None:
+    def _restore(self, action: v.RestoreAction | _Last) -> None:
         try:
             match action:
                 case _Last():

@@ -3,13 +3,13 @@ to do. Frozen values; the core (`instance`) takes events and returns actions, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.threads.unread import Unread
 from penstock.metrics import SensorReport
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -35,15 +35,6 @@ class OpenedState:
     positions: Mapping[TopicPartition, int]
     checkpoint: TaskCheckpoint
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
-
-
-class Unread(NamedTuple):
-    """How far a partition is that is not read to its end. position: up to where it is committed. stable: the end of
-    what readers of committed records see now."""
-
-    position: int
-    end: int
-    stable: int
 
 
 # ---------------------------------------- events
@@ -83,8 +74,8 @@ class ApplicationShutDown:
 
 @dataclass(frozen=True)
 class CutOff:
-    """Others may have the tasks, or none: nobody has heard of the coordinator for the time of the session, or it has
-    refused a commit and the member has not heard why. Nothing is processed until `Reconnected`, `Assigned` or
+    """Other instances may have the tasks: the coordinator has not answered for the time of the session, or it has
+    refused a commit and the member does not know why. Nothing is processed until `Reconnected`, `Assigned` or
     `MembershipLost`."""
 
 
@@ -205,7 +196,7 @@ class OutputLags:
 
 @dataclass(frozen=True)
 class Written:
-    """Brokers have everything that was sent; ends: behind the last record of each partition that was written to."""
+    """Brokers have everything that was sent; ends: after the last record of each partition that was written to."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -224,10 +215,9 @@ class TransactionCommitted:
 
 @dataclass(frozen=True)
 class TransactionLost:
-    """What was sent since the last commit is to be made again: the transaction was refused and is over, since another
+    """The output since the last commit is to be made again. The transaction was refused and is over, since another
     instance has the tasks or the same transactional id, or the broker has ended it after transaction.timeout.ms; or
-    brokers refuse records. is_fenced: whether the producer of another instance was the reason, one that the
-    group has as a member."""
+    brokers refuse records. is_fenced: whether the producer of another member of the group was the reason."""
 
     error: Exception
     is_fenced: bool
@@ -300,39 +290,13 @@ class Tick:
     """Time has passed."""
 
 
-Event = (
-    Assigned
-    | MembershipLost
-    | MembershipRefused
-    | ApplicationShutDown
-    | CutOff
-    | Reconnected
-    | Restored
-    | Started
-    | Arrived
-    | OutOfRange
-    | PositionReset
-    | EndsKnown
-    | EndsReached
-    | UnreadFound
-    | Ran
-    | Prepared
-    | OutputLags
-    | Written
-    | OffsetsCommitted
-    | TransactionCommitted
-    | TransactionLost
-    | Applied
-    | Closed
-    | Hangs
-    | Failed
-    | StandbysFailed
-    | Decided
-    | PauseRequested
-    | ResumeRequested
-    | CloseRequested
-    | Tick
-)
+RecordEvent = Arrived | OutOfRange | PositionReset | EndsKnown | EndsReached | UnreadFound | Ran
+CommitEvent = Prepared | OutputLags | Written | OffsetsCommitted | TransactionCommitted | Applied
+GroupEvent = Assigned | MembershipLost | MembershipRefused | ApplicationShutDown | CutOff | Reconnected
+TaskEvent = Restored | Started | Closed | Hangs
+ErrorEvent = TransactionLost | Failed | StandbysFailed | Decided
+RequestEvent = PauseRequested | ResumeRequested | CloseRequested
+Event = RecordEvent | CommitEvent | GroupEvent | TaskEvent | ErrorEvent | RequestEvent | Tick
 
 
 # ---------------------------------------- actions
@@ -471,8 +435,8 @@ class CommitTransaction:
 
 @dataclass(frozen=True)
 class Abort:
-    """Abort the transaction: nobody reads what was sent since the last commit. Without transactions, wait until it is
-    written."""
+    """Abort the transaction: no consumer reads the output since the last commit. Without transactions, wait until it
+    is written."""
 
 
 @dataclass(frozen=True)
@@ -575,37 +539,14 @@ class End:
     error: BaseException | None = None
 
 
-Action = (
-    Restore
-    | CancelRestore
-    | StandBy
-    | StandDown
-    | Start
-    | Follow
-    | Unfollow
-    | ResetPosition
-    | FindUnread
-    | PauseReading
-    | ResumeReading
-    | Run
-    | Prepare
-    | Send
-    | Flush
-    | CommitOffsets
-    | CommitTransaction
-    | Abort
-    | Apply
-    | Purge
-    | Close
-    | GiveUp
-    | StepBack
-    | LookForHung
-    | EndHung
-    | ShutDownApplication
-    | Leave
-    | Ask
-    | TellRetry
-    | TellRunning
-    | TellRebalancing
-    | End
-)
+TaskAction = Start | Run | Prepare | Apply | Close
+RestoreAction = Restore | ResetPosition | FindUnread | StandBy | StandDown | Purge
+ReadAction = Follow | Unfollow | PauseReading | ResumeReading
+OutputAction = Send | Flush | CommitTransaction | Abort
+GroupAction = CommitOffsets | GiveUp | StepBack | ShutDownApplication | Leave
+HungAction = LookForHung | EndHung
+TellAction = Ask | TellRetry | TellRunning | TellRebalancing | End
+Action = TaskAction | RestoreAction | CancelRestore | ReadAction | OutputAction | GroupAction | HungAction | TellAction
+
+Do = Callable[[Action], None]
+"""Takes the next action of the core."""

@@ -12,10 +12,10 @@ from penstock.errors import TaskMigratedError
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.member import State, SyncAnswered
-from penstock.host.threads.output import ExactlyOnceOutput, OutputAction
+from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.host.threads.subscription import follow
 from penstock.host.threads.task_manager import ActiveTask
-from penstock.host.threads.vocabulary import Abort, Event, Prepare, Prepared, Ran
+from penstock.host.threads.vocabulary import Abort, Event, OutputAction, Prepare, Prepared, Ran
 from penstock.host.threads.workers.messages import WorkerAction
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses

@@ -23,10 +23,12 @@ from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember
-from penstock.host.threads.instance import Instance, Phase, Settings
+from penstock.host.threads.instance import Instance
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
-from penstock.host.threads.processing import TaskAction, TaskRunner
-from penstock.host.threads.restoring import RestoreAction, RestoreStoppedError, StateOpener
+from penstock.host.threads.phases import Phase
+from penstock.host.threads.processing import TaskRunner
+from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.host.threads.task_manager import Limits, WorkerOf
@@ -124,7 +126,7 @@ class Process:
         self.consumer = SimulatedConsumer(world, broker)
         self._admin = SimulatedAdmin(requests)
         limits = Limits(20, 1 << 20)
-        settings = Settings.of(layout.config, setting.commit_interval_ms, limits, setting.exactly_once)
+        settings = Settings(setting.commit_interval_ms, limits, setting.exactly_once)
         self.deaths = Deaths(world)
         self.workers: list[SimulatedWorker] = []
         self._tasks, worker_of = self._processing()
@@ -150,7 +152,7 @@ class Process:
         self._ends: Mapping[TopicPartition, int] = {}
         self._events: deque[v.Event] = deque()
         self._is_polling = True
-        self._restores: _Lane[RestoreAction] = _Lane(self, self._restore)
+        self._restores: _Lane[v.RestoreAction] = _Lane(self, self._restore)
         self.error: BaseException | None = None
         self.later(0, self._start)
 
@@ -369,12 +371,12 @@ class Process:
 
     # ---------------------------------------- the other threads
 
-    def _processing(self) -> tuple[Callable[[TaskAction], None], WorkerOf]:
+    def _processing(self) -> tuple[Callable[[v.TaskAction], None], WorkerOf]:
         """Return what runs tasks, in worker processes or in a thread, and in which of them each task is."""
         layout, number = self._layout, self._setting.workers
         runner = TaskRunner(layout, layout.topic_partitions)
         if number == 1:
-            lane: _Lane[TaskAction] = _Lane(self, lambda action: self._answered(runner.do(action)))
+            lane: _Lane[v.TaskAction] = _Lane(self, lambda action: self._answered(runner.do(action)))
             return lane.put, lambda _: 0
         start = starter(self.world, self.name, layout, self.disk.open, self.later, self.deaths, self.workers)
         processes = WorkerProcesses(
@@ -387,7 +389,7 @@ class Process:
             self.state.take(event.task, event.stamp)
         self.post(event)
 
-    def _restore(self, action: RestoreAction) -> None:
+    def _restore(self, action: v.RestoreAction) -> None:
         match action:
             case v.Purge(positions):
                 self._opener.purge(self._purge, positions)

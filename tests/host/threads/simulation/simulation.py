@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.threads.instance import Phase
+from penstock.host.threads.phases import Phase
 from penstock.record import PartitionBatch, TopicPartition
 from tests.host.threads.simulation.broker import Broker, Row, batch_of
 from tests.host.threads.simulation.group import Group

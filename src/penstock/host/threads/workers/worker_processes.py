@@ -25,7 +25,6 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import (
     LAST_SECONDS,
     ReadableStore,
-    TaskAction,
     TaskPositions,
     TaskRunner,
     sum_of_known,
@@ -67,7 +66,7 @@ class WorkerRefusedError(StreamsError):
 class OwnThread(Protocol):
     """A thread that does one action after the other."""
 
-    def put(self, item: TaskAction) -> None:
+    def put(self, item: v.TaskAction) -> None:
         """Give the thread an action."""
         ...
 
@@ -96,7 +95,7 @@ class WorkerProcesses:
         global_runner: TaskRunner,
         answer: Callable[[v.Event], None],
         turns: TopologyTurns | None = None,
-        make_thread: Callable[[str, Callable[[TaskAction], None]], OwnThread] = QueuedThread,
+        make_thread: Callable[[str, Callable[[v.TaskAction], None]], OwnThread] = QueuedThread,
     ) -> None:
         """Start the processes, and wait until they have loaded the program.
 
@@ -156,7 +155,7 @@ class WorkerProcesses:
         with self._lock:
             return {task: f"process {self._running[task]} (pid {worker.pid})" for task, worker in self._open.items()}
 
-    def do(self, action: TaskAction) -> None:
+    def do(self, action: v.TaskAction) -> None:
         """Have `action` done; the polling thread asks."""
         match action:
             case v.Close(state=state) if state is not None:  # it was restored here, and never left
@@ -274,7 +273,7 @@ class WorkerProcesses:
 
     # ---------------------------------------- the task of the global stores
 
-    def _do_here(self, action: TaskAction) -> None:
+    def _do_here(self, action: v.TaskAction) -> None:
         """Do an action about the global stores, and have all workers do it; close what no worker has opened."""
         if action.task != GLOBAL_TASK or (isinstance(action, v.Close) and action.state is not None):
             self._answer(self._global_runner.do(action))

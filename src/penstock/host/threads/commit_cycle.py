@@ -1,0 +1,168 @@
+"""The commits of an instance. Part of the core.
+
+A commit is one of all tasks. It stands between runs: nothing runs from the first flush of a cache until each base has
+its changes. Its steps are phases; an error in any of them undoes all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.host.layout import Layout
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.phases import InstancePhase, Phase
+from penstock.host.threads.settings import Settings
+from penstock.host.threads.task_manager import TaskManager, TaskState
+from penstock.host.threads.task_progress import TaskProgress
+from penstock.plan.subtopology import TaskId
+from penstock.record import PartitionBatch, TopicPartition
+
+
+class CommitCycle:
+    """Decides when a commit is due, and takes its steps. do: takes actions. now: as for the core."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        settings: Settings,
+        tasks: TaskManager,
+        phase: InstancePhase,
+        progress: TaskProgress,
+        do: v.Do,
+        now: int,
+    ) -> None:
+        self.commits = 0
+        """Commits of processed records."""
+        self._repartition_topics = layout.topology.repartition_topics
+        self._most_uncommitted_bytes: int = layout.config["penstock.uncommitted.max.bytes"]
+        self._settings = settings
+        self._tasks, self._phase, self._progress, self._do = tasks, phase, progress, do
+        self._committed_at = now
+        self._is_requested = self._has_processed = False
+        self._committing: set[TaskId] = set()
+        self._waiting_for: set[TaskId] = set()
+        self._offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._ends_written: Mapping[TopicPartition, int] = {}
+
+    @property
+    def due_ms(self) -> int:
+        """When the interval of commits has passed (ms)."""
+        return self._committed_at + self._settings.commit_interval_ms
+
+    def is_due(self, now: int) -> bool:
+        """Return whether it is time for a commit, or one was requested."""
+        return self._is_requested or now >= self.due_ms
+
+    def has_changes(self) -> bool:
+        """Return whether there is something to commit."""
+        return any(task.changed and not task.is_aside for task in self._tasks)
+
+    def is_applied(self) -> bool:
+        """Return whether all bases have their changes."""
+        return not self._waiting_for
+
+    def send(self, task: TaskId, output: Sequence[PartitionBatch]) -> None:
+        """Write output of a task, which belongs to the next commit."""
+        if output:
+            self._do(v.Send(output, task))
+
+    def ran(self, event: v.Ran) -> None:
+        """Note a run, which belongs to the next commit."""
+        is_slow, is_large = self._tasks[event.task].is_slow, event.uncommitted_bytes > self._most_uncommitted_bytes
+        self._is_requested |= event.commit_requested or is_slow or is_large
+        self._has_processed |= event.records > 0
+
+    def begin(self, now: int) -> None:
+        """Have tasks flush their caches; nothing is in flight."""
+        for task, output in self._tasks.alignment.release():
+            self.send(task, output)
+        self._offsets = {}
+        changed = [task for task in self._tasks if task.changed and not task.is_aside]
+        self._committing = {task.id for task in changed if task.state is TaskState.RUNNING}
+        self._waiting_for = set(self._committing)
+        if not self._committing:
+            self._apply({}, now)
+            return
+        self._phase.change(Phase.PREPARING)
+        for id in sorted(self._committing):
+            self._progress.ask(v.Prepare(id, now), now)
+
+    def take(self, event: v.CommitEvent, now: int) -> None:
+        """Go on after an event."""
+        match event:
+            case v.Prepared():
+                self._prepared(event, now)
+            case v.OutputLags():
+                self._is_requested = True
+            case v.Written(ends):
+                self._written(ends)
+            case v.OffsetsCommitted():
+                self._offsets_committed(now)
+            case v.TransactionCommitted(ends):
+                self._sent_is_durable(ends)
+                self._offsets_committed(now)
+            case v.Applied(task, due):
+                self._tasks[task].due_ms = due
+                self._answered(task, now)
+
+    def _answered(self, id: TaskId, now: int) -> None:
+        self._progress.answered(id, now)
+        self._waiting_for.discard(id)
+
+    def _prepared(self, event: v.Prepared, now: int) -> None:
+        self._answered(event.task, now)
+        if self._phase.current is not Phase.PREPARING:
+            return
+        self._offsets.update(self._tasks[event.task].committable(event.offsets))
+        self.send(event.task, event.output)
+        if self._waiting_for:
+            return
+        if not self._offsets:  # only the global stores have changed, which needs no member of the group
+            self._apply({}, now)
+        elif self._settings.exactly_once:
+            self._phase.change(Phase.COMMITTING)
+            self._do(v.CommitTransaction(dict(self._offsets)))
+        else:
+            self._phase.change(Phase.WRITING)
+            self._do(v.Flush())
+
+    def _written(self, ends: Mapping[TopicPartition, int]) -> None:
+        if self._phase.current is not Phase.WRITING:
+            return
+        self._sent_is_durable(ends)
+        self._phase.change(Phase.COMMITTING)
+        self._do(v.CommitOffsets(dict(self._offsets)))
+
+    def _sent_is_durable(self, ends: Mapping[TopicPartition, int]) -> None:
+        self._ends_written = ends
+        self._tasks.written(ends)
+
+    def _offsets_committed(self, now: int) -> None:
+        if self._phase.current is Phase.COMMITTING:
+            self._apply(self._ends_written, now)
+
+    def _apply(self, ends: Mapping[TopicPartition, int], now: int) -> None:
+        self._phase.change(Phase.APPLYING)
+        self._waiting_for = set(self._committing)
+        for id in sorted(self._committing):
+            committed = {p: self._offsets[p].offset for p in self._tasks[id].partitions if p in self._offsets}
+            self._progress.ask(v.Apply(id, ends, committed), now)
+
+    def finish(self, now: int) -> bool:
+        """Begin the next interval; return whether this commit had changes of tasks."""
+        had_changes = bool(self._committing)
+        for id in self._committing:
+            self._tasks[id].changed = False
+        self._committing = set()
+        self.commits += self._has_processed
+        if read := {p: each.offset for p, each in self._offsets.items() if p.topic in self._repartition_topics}:
+            self._do(v.Purge(read))
+        self._committed_at, self._is_requested, self._has_processed = now, False, False
+        return had_changes
+
+    def undo(self) -> None:
+        """Forget the steps so far and the output since the last commit, which is made again."""
+        self._has_processed = False
+        self._committing, self._waiting_for, self._offsets = set(), set(), {}
+        self._tasks.alignment.forget()

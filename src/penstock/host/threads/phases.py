@@ -1,0 +1,70 @@
+"""The phases of an instance, and the valid transitions between them. Each step of the core is that of a phase.
+
+A commit goes through QUIESCING, PREPARING, WRITING, COMMITTING and APPLYING, an error through DROPPING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+
+class Phase(Enum):
+    """The work of an instance at the moment."""
+
+    RUNNING = "RUNNING"
+    QUIESCING = "QUIESCING"
+    """Nothing is handed out; runs in flight come back."""
+    PREPARING = "PREPARING"
+    """Tasks flush their caches."""
+    WRITING = "WRITING"
+    """All that was sent is being written."""
+    COMMITTING = "COMMITTING"
+    """Offsets are being committed."""
+    APPLYING = "APPLYING"
+    """Bases take their changes."""
+    DROPPING = "DROPPING"
+    """Tasks are closed without a commit."""
+    ASKING = "ASKING"
+    """The handler of uncaught exceptions decides."""
+    TELLING = "TELLING"
+    """The group learns that the application ends."""
+    WAITING = "WAITING"
+    """A time passes before tasks are opened again."""
+    ENDING = "ENDING"
+    """Tasks are closed after the last commit."""
+    ENDED = "ENDED"
+
+
+VALID_TRANSITIONS: Final[Mapping[Phase, tuple[Phase, ...]]] = {
+    Phase.RUNNING: (Phase.QUIESCING, Phase.DROPPING),
+    Phase.QUIESCING: (Phase.PREPARING, Phase.APPLYING, Phase.DROPPING),
+    Phase.PREPARING: (Phase.WRITING, Phase.COMMITTING, Phase.APPLYING, Phase.DROPPING),
+    Phase.WRITING: (Phase.COMMITTING, Phase.DROPPING),
+    Phase.COMMITTING: (Phase.APPLYING, Phase.DROPPING),
+    Phase.APPLYING: (Phase.RUNNING, Phase.ENDING, Phase.DROPPING),
+    Phase.DROPPING: (Phase.DROPPING, Phase.RUNNING, Phase.WAITING, Phase.ASKING, Phase.ENDING),
+    Phase.ASKING: (Phase.WAITING, Phase.TELLING, Phase.ENDING),
+    Phase.TELLING: (Phase.ENDING,),
+    Phase.WAITING: (Phase.RUNNING, Phase.DROPPING),
+    Phase.ENDING: (Phase.ENDED,),
+    Phase.ENDED: (),
+}
+"""The phases that may follow each one. From ASKING on, the answer about the first error decides, and no other error."""
+
+
+class InstancePhase:
+    """The phase of an instance, which goes by valid transitions only."""
+
+    def __init__(self) -> None:
+        self.current = Phase.RUNNING
+
+    def allows(self, phase: Phase) -> bool:
+        """Return whether `phase` may follow the current one."""
+        return phase in VALID_TRANSITIONS[self.current]
+
+    def change(self, phase: Phase) -> None:
+        """Go on to `phase`."""
+        assert self.allows(phase), f"{phase} cannot follow {self.current}."
+        self.current = phase

@@ -1,0 +1,22 @@
+"""The settings of an instance, which its host derives from the configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from penstock.host.threads.task_manager import Limits
+
+MAX_POLL_INTERVAL_MS = 300_000
+"""The default of max.poll.interval.ms."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Intervals and bounds of an instance. commit_interval_ms: between two commits; 0 commits after each run.
+    exactly_once: whether a commit is one transaction. max_poll_interval_ms: how long an action about a task may take
+    before the tasks are left to other instances."""
+
+    commit_interval_ms: int
+    limits: Limits
+    exactly_once: bool = False
+    max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS
