@@ -257,3 +257,16 @@ def test_a_compaction_gives_a_damaged_batch_no_new_checksum(tmp_path: Path) -> N
     with pytest.raises(InvalidBatchError, match=rf"{path} is damaged at byte 0 .*checksum"):
         clean(partition)
     assert path.read_bytes() == before
+
+
+def test_segments_that_a_start_discards_are_not_forced_to_disk(tmp_path: Path) -> None:
+    killed = killed_with(tmp_path, on_disk=0, count=5)
+    partition = open_partition(tmp_path / "log", **SMALL)
+    partition.delete_records(HIGH_WATERMARK)
+    shutil.copy(tmp_path / "log" / "checkpoint", killed)
+    log_file(killed, 4).unlink()  # a loss of power took it
+    partition = open_partition(killed, **SMALL)
+    assert (partition.start_offset, partition.end_offset) == (5, 5)
+    fill(partition, 1)
+    partition.force()
+    assert offsets_of(partition, 5) == [5]

@@ -133,8 +133,7 @@ class Log:
         self._jitter_ms = self._new_jitter()
         self._unflushed, self._unflushed_since_ms = 0, now
         self._closed_unflushed: list[Segment] = []
-        self._has_flush_failed = False
-        self._checkpoint = Checkpoint()
+        self._has_flush_failed, self._checkpoint = False, Checkpoint()
         self._segments = [self._segment(0)]
         names = os.listdir(directory) if directory.exists() else ()
         if names:
@@ -168,6 +167,7 @@ class Log:
             for segment in self._segments if found else ():
                 segment.set_aside().unlink()
             self._segments = [self._segment(self._checkpoint.log_start_offset)]
+            self._closed_unflushed, self._unflushed = [], 0
 
     def _recovered(self, found: Sequence[Segment]) -> list[Segment]:
         """Return the segments of the log, with what is known of each.
