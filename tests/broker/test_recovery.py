@@ -216,13 +216,13 @@ def test_what_could_not_be_forced_to_disk_is_verified_with_all_that_follows(
     partition = open_partition(tmp_path, **SMALL)
     fill(partition, 5)
     monkeypatch.setattr(os, "fsync", fails)
-    first, *_ = partition.closed_unflushed()
+    first, *_ = partition.log.flusher.closed_unflushed()
     with pytest.raises(OSError, match="Input/output error"):
         first.force_to_disk()
-    partition.note_flushed(first)
+    partition.log.flusher.note_flushed(first)
     monkeypatch.undo()
     fill(partition, 4)
-    assert not partition.closed_unflushed()
+    assert not partition.log.flusher.closed_unflushed()
     partition.close()
     flip_a_bit(log_file(tmp_path, 2), -1)
     assert offsets_of(open_partition(tmp_path, **SMALL)) == [0, 1, 2]
