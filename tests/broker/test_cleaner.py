@@ -353,7 +353,7 @@ def test_a_topic_that_is_not_compacted_any_more_loses_nothing_to_a_compaction_th
     written = records_of(partition)
     work = partition.clean(MOST_BYTES, 0)
     next(work)
-    partition.set_config(log_config({"cleanup.policy": "delete"}))
+    partition.log.config = log_config({"cleanup.policy": "delete"})
     for _ in work:
         pass
     assert records_of(partition) == written
@@ -539,7 +539,7 @@ def test_the_open_files_of_a_log_do_not_grow_with_its_segments(tmp_path: Path) -
         clean(partition, now=number)
         partition.read(partition.start_offset, 1)
         partition.delete_old_segments(number)
-        partition.remove_files_set_aside(number)
+        partition.log.segments.remove_files_set_aside(number)
         assert len(open_files()) <= 3  # what is written, and what was read last
         assert not [each for each in open_files() if each.endswith("(deleted)")]
     partition.close()

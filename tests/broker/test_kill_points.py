@@ -153,7 +153,7 @@ class Steps:
 
 def known(partition: Partition) -> tuple[object, ...]:
     """Return what clients can learn of a partition."""
-    return committed(partition), partition.offsets, sorted(partition.producers())
+    return committed(partition), partition.offsets, sorted(partition.producers.all())
 
 
 @pytest.mark.parametrize("seed", SEEDS)

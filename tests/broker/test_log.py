@@ -138,11 +138,11 @@ def test_old_segments_are_deleted_and_their_files_some_time_later(tmp_path: Path
     # The third segment is older, but the log is deleted from its start.
     assert (partition.start_offset, segments_in(tmp_path)) == (2, [2, 4])
     assert f"{0:020d}.log.deleted" in names_in(tmp_path)
-    partition.remove_files_set_aside(1_049)
+    partition.log.segments.remove_files_set_aside(1_049)
     assert f"{0:020d}.log.deleted" in names_in(tmp_path)
     clock.advance(50)
     partition.delete_old_segments(clock.milliseconds())
-    partition.remove_files_set_aside(clock.milliseconds())
+    partition.log.segments.remove_files_set_aside(clock.milliseconds())
     assert partition.start_offset == partition.end_offset == 6
     assert segments_in(tmp_path) == [6]
     assert f"{0:020d}.log.deleted" not in names_in(tmp_path)
@@ -177,7 +177,7 @@ def test_the_log_is_forced_to_disk_as_the_topic_says(tmp_path: Path, monkeypatch
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: flushed.append(partition.end_offset))
     partition = open_partition(tmp_path / "never", clock)
     fill(partition, 4)
-    partition.flush_if_due(1 << 60)
+    partition.log.flusher.flush_if_due(partition.config, 1 << 60)
     assert flushed == []
     partition = open_partition(tmp_path / "messages", clock, flush_messages=3)
     for count in (2, 2, 1, 2):
@@ -185,12 +185,12 @@ def test_the_log_is_forced_to_disk_as_the_topic_says(tmp_path: Path, monkeypatch
     assert flushed == [2, 5]  # both before the batch is acknowledged
     flushed.clear()
     partition = open_partition(tmp_path / "time", clock, flush_ms=100)
-    partition.flush_if_due(1 << 60)
+    partition.log.flusher.flush_if_due(partition.config, 1 << 60)
     fill(partition, 2)
-    partition.flush_if_due(99)
+    partition.log.flusher.flush_if_due(partition.config, 99)
     assert flushed == []
-    partition.flush_if_due(100)
-    partition.flush_if_due(300)
+    partition.log.flusher.flush_if_due(partition.config, 100)
+    partition.log.flusher.flush_if_due(partition.config, 300)
     assert flushed == [2]
 
 

@@ -332,7 +332,7 @@ def test_an_ended_transaction_stays_ended_though_its_marker_is_deleted(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("penstock.broker.partition.write_snapshot", fail)
+    monkeypatch.setattr("penstock.broker.producer_snapshot.write_durably", fail)
     with suppress(KilledError):
         log.append(batch(1, size=50))
     monkeypatch.undo()
@@ -434,68 +434,11 @@ def test_a_marker_of_version_2_has_a_later_epoch_than_the_records_that_it_ends(d
     log.append(memoryview(encode_batch(records, attributes=TRANSACTIONAL, **settings)))
     marker = EndTransactionMarker(False, 0)
     with pytest.raises(ApiError) as caught:
-        log.check_marker(7, 3, marker, transaction_version=2)
+        log.producers.check_marker(7, 3, marker, transaction_version=2)
     assert caught.value.code == ErrorCode.invalid_producer_epoch
-    log.check_marker(7, 3, marker, transaction_version=1)
-    log.check_marker(7, 4, marker, transaction_version=2)
+    log.producers.check_marker(7, 3, marker, transaction_version=1)
+    log.producers.check_marker(7, 4, marker, transaction_version=2)
     log.append_own(memoryview(encode_marker(marker, 7, 3, 0)))
     # The transaction has ended: the marker is a repeated one.
-    log.check_marker(7, 3, marker, transaction_version=2)
-    log.close()
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.integers(1, 3)), min_size=1, max_size=6),
-    st.sampled_from([1 << 10, 1 << 20]),
-)
-def test_the_end_of_an_epoch_is_where_the_records_of_a_later_one_begin(
-    starts: list[tuple[int, int]], segment_bytes: int
-) -> None:
-    """starts: of each start, how many batches it appends, and by how much its epoch is larger."""
-    config = log_config({"segment.bytes": str(segment_bytes)})
-    offsets: list[tuple[int, int]] = []
-    epoch = -1
-    with tempfile.TemporaryDirectory() as name:
-        for batches, more in starts:
-            epoch += more
-            log = Partition(Path(name), "topic", 0, config, MockClock(), epoch)
-            first = log.end_offset
-            for _ in range(batches):
-                log.append(batch(2, size=200))
-            for asked in range(epoch):
-                earlier = [(of, end) for of, end in offsets if of <= asked]
-                expected = earlier[-1][0] if earlier else asked
-                begin = min((one for of, one in starts_of(offsets) if of > asked), default=first)
-                assert log.end_of_epoch(asked) == (expected, begin)
-            assert log.end_of_epoch(epoch) == (epoch, log.end_offset)
-            assert log.end_of_epoch(epoch + 1) is None
-            if batches:
-                offsets.append((epoch, log.end_offset))
-            log.close()
-
-
-def starts_of(ends: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return where the records of each epoch begin, from the epochs and where they end."""
-    return [(epoch, before) for (epoch, _), (_, before) in zip(ends, [(-1, 0), *ends], strict=False)]
-
-
-def test_a_log_that_lost_records_and_grew_again_shows_it_by_the_end_of_the_epoch(directory: Path) -> None:
-    log = Partition(directory, "topic", 0, CONFIG, MockClock(), 4)
-    log.append(batch(5))
-    size = log.size
-    log.append(batch(5))
-    log.close()
-    forget_clean_stop(directory)
-    path = next(directory.glob("*.log"))
-    os.truncate(path, size)
-    log = Partition(directory, "topic", 0, CONFIG, MockClock(), 5)
-    log.append(batch(9))
-    assert (log.end_of_epoch(4), log.end_offset) == ((4, 5), 14)
-    for known, error in [(4, ErrorCode.fenced_leader_epoch), (6, ErrorCode.unknown_leader_epoch)]:
-        with pytest.raises(ApiError) as caught:
-            log.check_leader_epoch(known)
-        assert caught.value.code == error
-    log.check_leader_epoch(5)
-    log.check_leader_epoch(-1)
+    log.producers.check_marker(7, 3, marker, transaction_version=2)
     log.close()

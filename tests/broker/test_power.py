@@ -156,7 +156,7 @@ def test_after_a_loss_of_power_no_epoch_is_given_again_and_no_transaction_hangs(
 ) -> None:
     for directory, _ in losses(version):
         broker = Broker(directory)
-        known = [each.epoch for one in broker.partitions() for each in one.producers()]
+        known = [each.epoch for one in broker.partitions() for each in one.producers.all()]
         assert broker.transactions.init_producer_id("app", 60_000, None).epoch > max(known, default=-1)
         for name in ("out", "changelog"):
             partition = broker.topics.partition(name, 0)

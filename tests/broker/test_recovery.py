@@ -216,13 +216,13 @@ def test_what_could_not_be_forced_to_disk_is_verified_with_all_that_follows(
     partition = open_partition(tmp_path, **SMALL)
     fill(partition, 5)
     monkeypatch.setattr(os, "fsync", fails)
-    first, *_ = partition.closed_unflushed()
+    first, *_ = partition.log.flusher.closed_unflushed()
     with pytest.raises(OSError, match="Input/output error"):
         first.force_to_disk()
-    partition.note_flushed(first)
+    partition.log.flusher.note_flushed(first)
     monkeypatch.undo()
     fill(partition, 4)
-    assert not partition.closed_unflushed()
+    assert not partition.log.flusher.closed_unflushed()
     partition.close()
     flip_a_bit(log_file(tmp_path, 2), -1)
     assert offsets_of(open_partition(tmp_path, **SMALL)) == [0, 1, 2]
@@ -257,3 +257,16 @@ def test_a_compaction_gives_a_damaged_batch_no_new_checksum(tmp_path: Path) -> N
     with pytest.raises(InvalidBatchError, match=rf"{path} is damaged at byte 0 .*checksum"):
         clean(partition)
     assert path.read_bytes() == before
+
+
+def test_segments_that_a_start_discards_are_not_forced_to_disk(tmp_path: Path) -> None:
+    killed = killed_with(tmp_path, on_disk=0, count=5)
+    partition = open_partition(tmp_path / "log", **SMALL)
+    partition.delete_records(HIGH_WATERMARK)
+    shutil.copy(tmp_path / "log" / "checkpoint", killed)
+    log_file(killed, 4).unlink()  # a loss of power took it
+    partition = open_partition(killed, **SMALL)
+    assert (partition.start_offset, partition.end_offset) == (5, 5)
+    fill(partition, 1)
+    partition.force()
+    assert offsets_of(partition, 5) == [5]

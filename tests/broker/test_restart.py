@@ -22,9 +22,9 @@ SMALL = {"segment_bytes": 200}
 
 
 def force_to_disk(partition: Partition) -> None:
-    for segment in partition.closed_unflushed():
+    for segment in partition.log.flusher.closed_unflushed():
         segment.force_to_disk()
-        partition.note_flushed(segment)
+        partition.log.flusher.note_flushed(segment)
 
 
 def test_producers_are_known_after_their_records_were_deleted(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_transactions_are_as_before_a_stop(tmp_path: Path) -> None:
     in_transaction(partition, 2, 0, (b"a", b"1"))
     end_transaction(partition, 1, is_commit=False)
     aborted = partition.read_committed(0, 1000)[1]
-    known = partition.producers()
+    known = partition.producers.all()
     for _ in range(2):
         assert partition.last_stable_offset == 1
         assert partition.read_committed(0, 1000)[1] == aborted
-        assert partition.producers() == known
+        assert partition.producers.all() == known
         partition.close()
         partition = open_partition(tmp_path, **SMALL)
 
@@ -200,10 +200,10 @@ def test_a_silent_producer_is_forgotten_unless_its_transaction_is_open(tmp_path:
     partition = open_partition(tmp_path, MockClock())
     partition.append(sequenced(0))
     in_transaction(partition, 1, 0, (b"a", b"1"))
-    partition.forget_silent_producers(0)
-    assert [one.producer_id for one in partition.producers()] == [9, 1]
-    partition.forget_silent_producers(1 << 50)
-    assert [one.producer_id for one in partition.producers()] == [1]
+    partition.producers.forget_silent(0)
+    assert [one.producer_id for one in partition.producers.all()] == [9, 1]
+    partition.producers.forget_silent(1 << 50)
+    assert [one.producer_id for one in partition.producers.all()] == [1]
     assert partition.append(sequenced(40)) == 3
 
 

@@ -1,7 +1,7 @@
 """The compaction of one log: of each key the last record stays (Kafka class: Cleaner).
 
-Contains what is kept and the order of the steps. Not here: which log is compacted when (log_manager.py) and the files
-(log.py, segment.py).
+Contains what is kept and the order of the steps. Not here: which log is compacted when (dirtiness.py, log_manager.py)
+and the files (log_segments.py, segment.py).
 
 How: a map of keys to their last offsets is made from the part of the log that was not compacted before, as far as it
 has room. Then all segments before its end are rewritten, without the records for which the map has a later one.
@@ -152,7 +152,7 @@ class Cleaner:
         yield from self._map_keys()
         end_offset = self._last_offsets.end_offset
         self._transactions = self._transactions_from(0)
-        for group in _groups(self._log.segments_before(end_offset), self._log.config.segment_bytes):
+        for group in _groups(self._log.segments.before(end_offset), self._log.config.segment_bytes):
             yield from self._clean_group(group)
             if not self._log.config.compact:
                 return
@@ -165,7 +165,7 @@ class Cleaner:
         dirty = self._log.first_dirty_offset
         self._last_offsets.end_offset = dirty
         transactions = self._transactions_from(dirty)
-        for segment in self._log.segments_before(self._end_offset):
+        for segment in self._log.segments.before(self._end_offset):
             if segment.next_offset <= dirty:
                 continue
             for header, batch in segment.batches_from(dirty):
@@ -208,9 +208,9 @@ class Cleaner:
                 return  # after a kill, the start would take gaps in the offsets for damage
             # Readers drop the records of a producer from an aborted transaction up to its marker, which may go now.
             self._producers.forget_aborted(self._lone_markers)
-            self._log.replace(group, cleaned, self._now)
+            self._log.segments.replace(group, cleaned, self._now + self._log.config.file_delete_delay_ms)
         finally:
-            self._log.remove_unfinished(cleaned)
+            self._log.segments.remove_unfinished(cleaned)
 
     def _filtered(self, header: BatchHeader, batch: memoryview) -> Generator[None, None, memoryview | None]:
         """Return what is kept of a batch; None for nothing."""

@@ -85,7 +85,7 @@ class _FetchedPartition:
         if partition is None:
             return
         try:
-            partition.check_leader_epoch(self._wanted.get("current_leader_epoch", -1))
+            partition.leader_epochs.check(self._wanted.get("current_leader_epoch", -1))
             start, stable, end = partition.offsets
             # Where no room is left the answer has no records, and the client asks for them again.
             room = max_bytes - taken

@@ -150,14 +150,14 @@ def _list_offset(state: BrokerState, request: Request, topic: str, wanted: Messa
         if timestamp < 0 and (timestamp not in _FIRST_VERSIONS or request.version < _FIRST_VERSIONS[timestamp]):
             raise ApiError(ErrorCode.unsupported_version)
         partition = state.topics.partition(topic, index)
-        partition.check_leader_epoch(wanted.get("current_leader_epoch", -1))
+        partition.leader_epochs.check(wanted.get("current_leader_epoch", -1))
         end = partition.last_stable_offset if is_committed else partition.end_offset
         found = _find_offset(partition, timestamp, end)
     except ApiError as error:
         return {"partition_index": index, "error_code": error.code}
     answer: Message = {"partition_index": index}
     if found is not None:
-        answer |= {"offset": found[0], "timestamp": found[1], "leader_epoch": partition.leader_epoch}
+        answer |= {"offset": found[0], "timestamp": found[1], "leader_epoch": partition.leader_epochs.current}
     return answer
 
 
@@ -217,8 +217,8 @@ def _end_of_epoch(state: BrokerState, topic: str, wanted: Message) -> Message:
     index: int = wanted["partition"]
     try:
         partition = state.topics.partition(topic, index)
-        partition.check_leader_epoch(wanted["current_leader_epoch"])
-        found = partition.end_of_epoch(wanted["leader_epoch"])
+        partition.leader_epochs.check(wanted["current_leader_epoch"])
+        found = partition.leader_epochs.end_of(wanted["leader_epoch"])
     except ApiError as error:
         return {"partition": index, "error_code": error.code, "leader_epoch": -1, "end_offset": -1}
     epoch, end_offset = found or (-1, -1)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple, Self
 from crc32c import crc32c
 
 from penstock.broker.durable import sync_path, write_durably
+from penstock.broker.topic_config import LogConfig
 
 CHECKPOINT: Final = "checkpoint"
 """Name of the file in the directory of a partition."""
@@ -48,6 +49,10 @@ class Checkpoint(NamedTuple):
         except (ValueError, TypeError) as error:
             _log.warning("%s: cannot read %s, so records that were deleted may be back: %s", name, path, error)
             return cls()
+
+    def may_have_gaps(self, config: LogConfig) -> bool:
+        """Return whether a compaction may have left gaps in the offsets of the log."""
+        return config.compact or self.first_dirty_offset > 0
 
     def write(self, directory: Path) -> None:
         """Write the file.

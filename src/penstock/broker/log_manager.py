@@ -1,7 +1,7 @@
 """What the broker does with its logs from time to time: retention, flushes and compaction (Kafka classes: LogManager,
 LogCleaner).
 
-Decides when this is done and in which order. Not here: what is done to one log (log.py, cleaner.py).
+Decides when this is done and in which order. Not here: what is done to one log (log.py, log_flusher.py, cleaner.py).
 
 Rule: all of it is cut into steps, and other requests are served at least every STEP_SECONDS. A thread would make
 requests wait longer, for the interpreter changes threads every 5 ms; only what waits for the disk runs in one.
@@ -74,23 +74,24 @@ class LogManager:
     def remove_files_set_aside(self) -> Steps:
         """Remove files that left their logs (`file.delete.delay.ms`); a step is one partition."""
         for partition in self._partitions():
-            partition.remove_files_set_aside(self._clock.milliseconds())
+            partition.log.segments.remove_files_set_aside(self._clock.milliseconds())
             yield None
 
     def flush(self) -> Steps:
         """Force the logs to disk whose `flush.ms` has passed, and closed segments; a step is one partition or file."""
         for partition in self._partitions():
-            for segment in partition.closed_unflushed():
+            flusher = partition.log.flusher
+            for segment in flusher.closed_unflushed():
                 yield partial(_force_to_disk, segment)
-                partition.note_flushed(segment)
+                flusher.note_flushed(segment)
             if partition.config.flush_ms < NEVER:
-                partition.flush_if_due(self._clock.milliseconds())
+                flusher.flush_if_due(partition.config, self._clock.milliseconds())
             yield None
 
     def forget_silent_producers(self) -> Steps:
         """Forget the producers that have been silent too long; a step is one partition."""
         for partition in self._partitions():
-            partition.forget_silent_producers(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
+            partition.producers.forget_silent(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
             yield None
 
     def clean(self) -> Steps:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left, bisect_right
+from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from crc32c import crc32c
@@ -128,6 +129,15 @@ class OffsetIndex:
         for number, part in enumerate((index._offsets, index._positions, index._max_timestamps)):
             part.frombytes(entries[8 * count * number : 8 * count * (number + 1)])
         return index
+
+
+def read_summary(path: Path) -> SegmentSummary | None:
+    """Return the summary in the file of an index; None if it is missing or damaged."""
+    try:
+        with path.open("rb") as file:
+            return unpack_summary(file.read(SUMMARY_SIZE))
+    except (OSError, InvalidIndexError):
+        return None
 
 
 def unpack_summary(content: bytes) -> SegmentSummary:

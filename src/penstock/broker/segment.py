@@ -1,7 +1,7 @@
-"""One segment of a partition's log: a file of record batches, with a sparse index of offsets and times.
+"""One segment of a log: a file of record batches, with a sparse index.
 
-Contains appending, the search by offset and by time, reading, and the recovery of a file after a crash. Not here:
-which segment an offset belongs to and when a new one begins (log.py), and the entries of the index (offset_index.py).
+Contains appending, the search by offset and by time, and reading. Not here: the order of segments (log_segments.py),
+their roll (log.py), recovery after a crash (log_loader.py), and the entries of the index (offset_index.py).
 
 Rules:
 - A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
@@ -13,35 +13,24 @@ Rules:
 - The file of the index is written when a closed segment is on disk and at a clean stop, and removed before the next
   append. So a segment that has one needs no recovery. Without one, the index is rebuilt from the batches' headers, at
   start or when it is used.
-- Whole batches that recovery cuts off are kept in a file beside the log.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
-import re
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from itertools import count, islice
+from itertools import islice
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from penstock.broker.batch import NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock.broker.durable import sync_path, write_atomically
-from penstock.broker.errors import BrokerError
-from penstock.broker.offset_index import (
-    NO_SEGMENT,
-    SUMMARY_SIZE,
-    InvalidIndexError,
-    OffsetIndex,
-    SegmentSummary,
-    unpack_summary,
-)
-from penstock.private_files import FILE_MODE, open_private
+from penstock.broker.offset_index import NO_SEGMENT, InvalidIndexError, OffsetIndex, SegmentSummary, read_summary
+from penstock.broker.segment_scan import scan
+from penstock.private_files import FILE_MODE
 from penstock.wire.record_batches import HEADER_SIZE
 
 CLEANED_SUFFIX: Final = ".cleaned"
@@ -50,13 +39,6 @@ CLEANED_SUFFIX: Final = ".cleaned"
 DELETED_SUFFIX: Final = ".deleted"
 """What follows the name of a file that is no longer part of the log and waits to be removed."""
 
-CUT_SUFFIX: Final = ".cut"
-"""What follows the name of a file with whole batches that recovery took out of the log; a number may come after it."""
-
-# The leader's epoch, which is a small number, and the number of the format.
-_BATCH_MARK: Final = re.compile(rb"\x00\x00..\x02", re.DOTALL)
-_BATCH_MARK_AT: Final = 12
-
 _READ_AHEAD_BYTES: Final = 64 * 1024
 _NEWEST_BATCHES: Final = 8
 """Batches at the end whose positions are known: most readers wait for the next one, and need no search for it."""
@@ -64,26 +46,8 @@ _NEWEST_BATCHES: Final = 8
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-class Cut(NamedTuple):
-    """What recovery cut off the end of a segment.
-
-    Args:
-        size: bytes.
-        path: the file that keeps them; None where they hold no whole batch.
-        records: the number of records in the whole batches among them.
-        first_offset: the first offset of these batches; -1 without any.
-        next_offset: the offset after the last of these batches; -1 without any.
-    """
-
-    size: int
-    path: Path | None = None
-    records: int = 0
-    first_offset: int = -1
-    next_offset: int = -1
-
-
 class Segment:
-    """A file of batches, in the order of their offsets.
+    """A file of batches, in the order of their offsets. All methods raise an OSError if the file cannot be used.
 
     Args:
         directory: the directory of the partition.
@@ -100,12 +64,12 @@ class Segment:
         max_timestamp: the largest timestamp in it (ms), -1 where it is empty or has none.
         followed_by: the first offset of the segment after it; NO_SEGMENT if it is the last one, or if a file without an
             index does not tell.
+        has_index_file: whether the file of its index counts; then all of the segment is on disk.
         is_on_disk: whether force_to_disk has succeeded.
     """
 
     __slots__ = (
         "_descriptor",
-        "_has_index_file",
         "_index",
         "_index_interval_bytes",
         "_index_path",
@@ -114,6 +78,7 @@ class Segment:
         "base_offset",
         "first_timestamp",
         "followed_by",
+        "has_index_file",
         "is_on_disk",
         "max_timestamp",
         "next_offset",
@@ -126,7 +91,7 @@ class Segment:
         self._index_path = directory / f"{base_offset:020d}.index"
         self._index_interval_bytes = index_interval_bytes
         self._index: OffsetIndex | None = OffsetIndex()
-        self._has_index_file = False
+        self.has_index_file = False
         self._newest: list[tuple[int, int, int]] = []
         self._descriptor: int | None = None
         self._is_name_on_disk = False
@@ -139,159 +104,27 @@ class Segment:
         self.is_on_disk = False
 
     def create(self) -> None:
-        """Make the empty file, unless it is open already.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Make the empty file, unless it is open already."""
         if self._descriptor is None:
             self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
-
-    @property
-    def has_index_file(self) -> bool:
-        """Whether the file of its index counts; then all of the segment is on disk."""
-        return self._has_index_file
 
     def read_index(self) -> SegmentSummary | None:
         """Learn what the file holds from the file of its index, if that describes a file of this size.
 
         Returns:
             What the index says; None if it is missing or damaged.
-
-        Raises:
-            OSError: the file cannot be looked at.
         """
-        summary = self._read_summary()
+        summary = read_summary(self._index_path)
         if summary is not None and summary.size == self.path.stat().st_size:
             self.size, self.next_offset, self.first_timestamp, self.max_timestamp, self.followed_by = summary
-            self._has_index_file = True
+            self.has_index_file = True
             self._index = None
         return summary
 
-    def verify(self) -> None:
-        """Learn from its batches what a file holds that was on disk before the broker ended.
-
-        Raises:
-            OSError: it cannot be read.
-            BrokerError: it is damaged.
-        """
-        file_size = self.path.stat().st_size
-        self._read_headers(file_size, verify=True)
-        if self.size < file_size:
-            raise self.damaged(f"is damaged at byte {self.size} of {file_size} (offset {self.next_offset})")
-
-    def damaged(self, how: str) -> BrokerError:
-        """Return the error for a segment that was on disk and is not as it was.
-
-        Args:
-            how: what is wrong; it follows the name of the file.
-        """
-        return BrokerError(
-            f"the log segment {self.path} {how}, which no crash can cause, because it was on disk before; restore the "
-            "file, or remove the data directory to start over"
-        )
-
-    def recover(self, is_gapless: bool, last_base_offset: int) -> Cut | None:
-        """Learn what a file holds that may be torn: its checksums are verified, and it is cut before the first batch
-        that is not as it was appended. Whole batches behind that one are kept in another file.
-
-        Args:
-            is_gapless: whether each batch begins where the one before it ends, for no compaction was there.
-            last_base_offset: the first offset of the last segment, which the batches of others do not reach.
-
-        Returns:
-            What was cut, or None.
-
-        Raises:
-            OSError: it cannot be read or cut.
-        """
-        file_size = self.path.stat().st_size
-        end = None if self.base_offset == last_base_offset else last_base_offset
-        self._read_headers(file_size, verify=True, is_gapless=is_gapless, end_offset=end)
-        if self.size == file_size:
-            return None
-        cut = self._keep_batches(self.size)
-        os.truncate(self.path, self.size)
-        return cut
-
-    def take_out(self) -> Cut:
-        """Take the files out of the log, because recovery cut an earlier segment; whole batches are kept.
-
-        Returns:
-            What is kept.
-
-        Raises:
-            OSError: that failed.
-        """
-        cut = self._keep_batches(0)
-        self.set_aside().unlink()
-        return cut
-
-    def _keep_batches(self, position: int) -> Cut:
-        size = self.path.stat().st_size - position
-        found = list(self._whole_batches(position))
-        if not found:
-            return Cut(size)
-        path = next(
-            path
-            for number in count()
-            if not (path := self.path.with_name(f"{self.path.name}{CUT_SUFFIX}{number or ''}")).exists()
-        )
-        with self.path.open("rb") as file, open_private(path, "wb") as kept:
-            file.seek(position)
-            shutil.copyfileobj(file, kept)
-            kept.flush()
-            os.fsync(kept.fileno())
-        records = sum(header.record_count for header in found)
-        return Cut(size, path, records, found[0].base_offset, found[-1].next_offset)
-
-    def _whole_batches(self, position: int) -> Iterator[BatchHeader]:
-        """Yield the headers of undamaged batches, wherever they begin from a position on."""
-        if self.path.stat().st_size <= position:
-            return
-        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            while (mark := _BATCH_MARK.search(content, position + _BATCH_MARK_AT)) is not None:
-                position = mark.start() - _BATCH_MARK_AT
-                with memoryview(content) as view, view[position:] as rest:
-                    header = _intact_header(rest, self.next_offset)
-                if header is not None:
-                    yield header
-                position += 1 if header is None else header.size
-
-    def _read_summary(self) -> SegmentSummary | None:
-        try:
-            with self._index_path.open("rb") as file:
-                return unpack_summary(file.read(SUMMARY_SIZE))
-        except (OSError, InvalidIndexError):
-            return None
-
-    def _read_headers(
-        self, file_size: int, verify: bool, is_gapless: bool = False, end_offset: int | None = None
-    ) -> None:
-        if not file_size:
-            return
-        with self.path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            view = memoryview(content)
-            try:
-                while (header := self._next_header(view[self.size : file_size], verify, is_gapless)) is not None:
-                    if end_offset is not None and header.next_offset > end_offset:
-                        break
-                    self._note(header)
-            finally:
-                view.release()
-
-    def _next_header(self, rest: memoryview, verify: bool, is_gapless: bool) -> BatchHeader | None:
-        """Return the header of the batch at the start of the view; None if it is no whole batch of this segment."""
-        try:
-            header = check_intact(rest) if verify else read_header(rest)
-            in_file = HEADER_SIZE <= header.size <= len(rest)
-        except InvalidBatchError:
-            return None
-        finally:
-            rest.release()
-        gap = header.base_offset - self.next_offset  # the checksum does not cover the offset
-        follows = (gap == 0 if is_gapless else gap >= 0) and header.last_offset_delta >= 0
-        return header if in_file and follows else None
+    def load(self, headers: Iterable[BatchHeader]) -> None:
+        """Take note of the batches in the file, by their headers in order."""
+        for header in headers:
+            self._note(header)
 
     def _note(self, header: BatchHeader) -> None:
         if self.size == 0:
@@ -318,7 +151,7 @@ class Segment:
 
     def _rebuilt_index(self) -> OffsetIndex:
         again = Segment(self.path.parent, self.base_offset, self._index_interval_bytes)
-        again._read_headers(self.size, verify=False)
+        again.load(scan(self.path, self.size, self.base_offset, read_header))
         assert again._index is not None
         return again._index
 
@@ -329,14 +162,14 @@ class Segment:
 
     def write_index(self) -> None:
         """Write the file of the index, if it can be written; all of the segment must be on disk."""
-        if self._has_index_file:
+        if self.has_index_file:
             return
         summary = SegmentSummary(
             self.size, self.next_offset, self.first_timestamp, self.max_timestamp, self.followed_by
         )
         with suppress(OSError):
             write_atomically(self._index_path, self._loaded_index.pack(summary))
-            self._has_index_file = True
+            self.has_index_file = True
 
     @property
     def _file(self) -> int:
@@ -372,31 +205,19 @@ class Segment:
         self._note(header)
 
     def remove_index(self) -> None:
-        """Remove the file of the index, because what it says is about to change.
-
-        Raises:
-            OSError: that failed.
-        """
-        if self._has_index_file:
+        """Remove the file of the index, because what it says is about to change."""
+        if self.has_index_file:
             self._index = self._loaded_index
             self._index_path.unlink(missing_ok=True)
-            self._has_index_file = False
+            self.has_index_file = False
             self.followed_by = NO_SEGMENT
 
     def flush(self) -> None:
-        """Force the batches to disk.
-
-        Raises:
-            OSError: that failed.
-        """
+        """Force the batches to disk."""
         os.fdatasync(self._file)
 
     def flush_with_name(self) -> None:
-        """Force the batches to disk, and the name of the file.
-
-        Raises:
-            OSError: that failed.
-        """
+        """Force the batches to disk, and the name of the file."""
         self.flush()
         if not self._is_name_on_disk:
             for directory in islice(self.path.parents, 3):  # of the partition, of the topic, of all topics
@@ -404,11 +225,7 @@ class Segment:
             self._is_name_on_disk = True
 
     def force_to_disk(self) -> None:
-        """Force the file to disk, and its name. This may run in a thread while the segment is read or leaves the log.
-
-        Raises:
-            OSError: that failed, or the file has left the log.
-        """
+        """Force the file to disk, and its name. This may run in a thread, while the segment is read or leaves."""
         sync_path(self.path)
         sync_path(self.path.parent)
         self.is_on_disk = True
@@ -466,18 +283,12 @@ class Segment:
         """Yield header and bytes of each batch from the one that holds an offset on.
 
         Raises:
-            OSError: reading fails.
             InvalidBatchError: a batch is damaged; what the broker itself reads is not checked by a consumer.
         """
         return self._batches(self._position_of(offset))
 
     def batches_from_time(self, timestamp: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of batches; all that are left out are older than a time (ms).
-
-        Raises:
-            OSError: reading fails.
-            InvalidBatchError: a batch is damaged.
-        """
+        """Yield batches as `batches_from` does. All that are left out are older than a time (ms)."""
         return self._batches(self._loaded_index.position_of_time(timestamp))
 
     def _batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -510,14 +321,7 @@ class Segment:
         return self.path.stat().st_mtime_ns // 1_000_000 if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
     def take_the_place_of(self, other: Segment) -> None:
-        """Replace the file of another segment of the same offset by this one's, in one step.
-
-        Args:
-            other: the segment; it is closed.
-
-        Raises:
-            OSError: that failed; the other file is as it was.
-        """
+        """Replace the file of a segment of the same offset by this one's, atomically."""
         other.close()
         # An index of the other file must not be taken for one of this file.
         self._index_path.unlink(missing_ok=True)
@@ -526,11 +330,7 @@ class Segment:
         self.path = other.path
 
     def set_aside(self) -> Path:
-        """Take the files out of the log, and return the one that is left to be removed.
-
-        Raises:
-            OSError: that failed.
-        """
+        """Take the files out of the log, and return the one that is left to be removed."""
         self.close()
         self._index_path.unlink(missing_ok=True)
         aside = self.path.with_name(self.path.name + DELETED_SUFFIX)
@@ -542,17 +342,8 @@ class Segment:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-        if self._has_index_file:
+        if self.has_index_file:
             self._index = None
-
-
-def _intact_header(rest: memoryview, first_offset: int) -> BatchHeader | None:
-    """Return the header of the batch at the start of the view, if it is undamaged and not before an offset."""
-    try:
-        header = check_intact(rest)
-    except InvalidBatchError:
-        return None
-    return header if header.base_offset >= first_offset else None
 
 
 def _check_order(header: BatchHeader, chunk: memoryview, offsets: range, where: str) -> None:

@@ -215,7 +215,7 @@ async def _schema_registry(config: BrokerConfig, topics: TopicRegistry, host: st
 
 
 def _largest_producer_id(topics: TopicRegistry, transactions: TransactionCoordinator) -> int:
-    of_partitions = (partition.largest_producer_id for partition in topics.partitions())
+    of_partitions = (partition.producers.largest_id for partition in topics.partitions())
     of_transactions = (max(one.producer_id, one.next_producer_id) for one in transactions.all())
     return max(chain(of_partitions, of_transactions), default=NO_ID)
 

@@ -90,7 +90,7 @@ def _topic_metadata(request: Request, topic: Topic | Message) -> Message:
                 "error_code": ErrorCode.none,
                 "partition_index": index,
                 "leader_id": NODE_ID,
-                "leader_epoch": partition.leader_epoch,
+                "leader_epoch": partition.leader_epochs.current,
                 "replica_nodes": [NODE_ID],
                 "isr_nodes": [NODE_ID],
             }
@@ -262,7 +262,7 @@ def describe_log_dirs(state: BrokerState, request: Request) -> Message:
         {
             "name": topic.name,
             "partitions": [
-                {"partition_index": partition.index, "partition_size": partition.size, "offset_lag": 0}
+                {"partition_index": partition.index, "partition_size": partition.log.segments.size, "offset_lag": 0}
                 for partition in topic.partitions
                 if partitions is None or partition.index in partitions[topic.name]
             ],

@@ -215,7 +215,7 @@ class TopicRegistry:
     def _apply_configs(self, topic: Topic) -> None:
         config = log_config({**self.default_configs, **topic.configs})
         for partition in topic.partitions:
-            partition.set_config(config)
+            partition.log.config = config
 
     @property
     def revision(self) -> int:

@@ -235,7 +235,7 @@ def _check_first_sequences(
             f"producer {header.producer_id} began at {header.base_sequence} in {partition[0]}-{partition[1]}",
         )
         for partition, header in batches.items()
-        if header.base_sequence != 0 and not state.topics.partition(*partition).knows_producer(header.producer_id)
+        if header.base_sequence != 0 and not state.topics.partition(*partition).producers.knows(header.producer_id)
     }
 
 
@@ -286,7 +286,7 @@ def _write_marker(state: BrokerState, wanted: Message, where: TopicPartition) ->
     producer = Producer(wanted["producer_id"], wanted["producer_epoch"])
     marker = EndTransactionMarker(wanted["transaction_result"], wanted["coordinator_epoch"])
     try:
-        state.topics.partition(*where).check_marker(*producer, marker, wanted.get("transaction_version", 0))
+        state.topics.partition(*where).producers.check_marker(*producer, marker, wanted.get("transaction_version", 0))
         state.transactions.write_marker(where, producer, marker)
     except ApiError as error:
         return error.code
@@ -322,7 +322,7 @@ def _describe_partition(state: BrokerState, topic: str, index: int) -> Message:
                 "coordinator_epoch": producer.coordinator_epoch,
                 "current_txn_start_offset": producer.first_open_offset,
             }
-            for producer in partition.producers()
+            for producer in partition.producers.all()
         ],
     }
 

@@ -320,7 +320,7 @@ class TransactionCoordinator:
         """Return the partitions that must be on disk with a transaction: if one that it writes to is forced, all of
         these and those of its offsets; else none."""
         written = self._existing(transaction.partitions)
-        if not any(partition.is_forced for partition in written):
+        if not any(partition.config.is_forced for partition in written):
             return []
         return written + self._existing(self._offsets.partitions_in_transaction(transaction.producer_id))
 
@@ -389,7 +389,7 @@ class TransactionCoordinator:
         by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
         for partition in tuple(self._topics.partitions()):
             where = (partition.topic, partition.index)
-            for active in partition.producers():
+            for active in partition.producers.all():
                 known = by_producer.get(active.producer_id)
                 is_open = active.first_open_offset != NO_OFFSET
                 if known is None:

@@ -241,10 +241,10 @@ def test_compaction_bounds_the_topic_and_keeps_what_counts(broker: GroupBroker) 
         if number == 15_000:
             broker.commit_in_transaction(7, "open", "t", 1, 7)
     partition = broker.topics.partition(OFFSETS_TOPIC, 0)
-    before = partition.size
+    before = partition.log.segments.size
     for _ in partition.clean(1 << 20, broker.clock.milliseconds()):
         pass
-    assert partition.size < before / 2
+    assert partition.log.segments.size < before / 2
     for _ in range(2):
         broker.restart()
         assert broker.positions("g") == {("t", 0): 19_999}
