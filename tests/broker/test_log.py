@@ -194,6 +194,15 @@ def test_the_log_is_forced_to_disk_as_the_topic_says(tmp_path: Path, monkeypatch
     assert flushed == [2]
 
 
+def test_segments_that_were_deleted_need_no_force(tmp_path: Path) -> None:
+    partition = open_partition(tmp_path, **{"segment.bytes": 200})
+    fill(partition, 6)
+    partition.delete_records(HIGH_WATERMARK)
+    partition.force()
+    fill(partition, 1)
+    partition.force()
+
+
 def test_a_batch_that_cannot_be_forced_to_disk_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(descriptor: int) -> None:
         raise OSError(5, "Input/output error")

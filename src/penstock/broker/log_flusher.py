@@ -106,7 +106,7 @@ class LogFlusher:
             raise OSError(errno.EIO, f"a file of {self._name} could not be forced to disk before")
         try:
             for segment in self._closed:
-                if not segment.is_on_disk:
+                if segment in self._segments.all and not segment.is_on_disk:
                     segment.force_to_disk()
             if self._unflushed:
                 self._segments.active.flush_with_name()
