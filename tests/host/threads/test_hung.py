@@ -34,22 +34,24 @@ class Hanging:
         self.instance: InlineInstance = play.instance(**options)
         self.instance.instance._tasks._worker_of = lambda task: int(task == HUNG)
         self.instance.run()
-        self._run = self.instance.runner.do
-        self._held: list[Any] = []
+        self.answer = self.instance.runner.do
+        self.held: list[Any] = []
 
-    def hang(self) -> None:
-        self.instance.runner.do = self._hold  # type: ignore[method-assign]  # the function does not return yet
+    def hang(self, *also: type[Any]) -> None:
+        """Answer no action of the task from now on. also: classes of actions that the others do not answer."""
 
-    def _hold(self, action: Any) -> v.Event:
-        if action.task != HUNG:
-            return self._run(action)
-        self._held.append(action)
-        return v.Tick()
+        def hold(action: Any) -> v.Event:
+            if action.task != HUNG and not isinstance(action, also):
+                return self.answer(action)
+            self.held.append(action)
+            return v.Tick()
+
+        self.instance.runner.do = hold  # type: ignore[method-assign]  # the function does not return yet
 
     def release(self) -> None:
-        self.instance.runner.do = self._run  # type: ignore[method-assign]  # it returns
-        for action in self._held:
-            self.instance.tell(self._run(action))
+        self.instance.runner.do = self.answer  # type: ignore[method-assign]  # it returns
+        for action in self.held:
+            self.instance.tell(self.answer(action))
 
     def wait(self, milliseconds: int) -> None:
         self.play.clock.advance(milliseconds)
@@ -108,6 +110,34 @@ def test_a_transaction_with_a_part_of_a_task_that_hangs_begins_again_without_it(
         hanging.wait(1_000)
     assert sorted(play.output()) == [("a", 1), ("b", 1), ("x", 1)]
     assert [hanging.committed(number) for number in range(2)] == [2, 1]
+
+
+def test_a_flush_that_returns_late_is_of_no_later_commit() -> None:
+    play = Play(partitions=2)
+    hanging = Hanging(play, commit_interval_ms=1_000, exactly_once=True)
+    play.write("a", partition=0)
+    play.write("b", partition=1)
+    hanging.instance.run()
+    hanging.hang()
+    hanging.wait(1_000)  # a commit begins, and a function hangs in it
+    hanging.wait(STUCK_MS)
+    hanging.instance.tell(v.Hangs(frozenset([HUNG])))
+    hanging.instance.run()
+    hanging.hang(v.Prepare)
+    hanging.wait(1_000)  # the next commit begins without it
+    assert hanging.instance.instance.phase is Phase.PREPARING
+    late, close, *others = hanging.held
+    hanging.hang()
+    for action in late, *others:
+        hanging.instance.tell(hanging.answer(action))
+    hanging.instance.run()
+    assert [hanging.committed(number) for number in range(2)] == [0, 1]
+    hanging.held = [close]
+    hanging.release()
+    for _ in range(4):
+        hanging.wait(1_000)
+    assert sorted(play.output()) == [("a", 1), ("b", 1)]
+    assert [hanging.committed(number) for number in range(2)] == [1, 1]
 
 
 def test_an_instance_ends_though_a_task_hangs() -> None:

@@ -6,14 +6,14 @@ its changes. Its steps are phases; an error in any of them undoes all of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.settings import Settings
-from penstock.host.threads.task_manager import TaskManager, TaskState
+from penstock.host.threads.task_manager import ActiveTask, TaskManager, TaskState
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
@@ -56,7 +56,12 @@ class CommitCycle:
 
     def has_changes(self) -> bool:
         """Return whether there is something to commit."""
-        return any(task.changed and not task.is_aside for task in self._tasks)
+        return any(True for _ in self._changed())
+
+    def _changed(self) -> Iterator[ActiveTask]:
+        """Yield the tasks that a commit takes."""
+        running = (task for task in self._tasks if task.state is TaskState.RUNNING)
+        return (task for task in running if task.changed and not task.is_aside)
 
     def is_applied(self) -> bool:
         """Return whether all bases have their changes."""
@@ -78,8 +83,7 @@ class CommitCycle:
         for task, output in self._tasks.alignment.release():
             self.send(task, output)
         self._offsets = {}
-        changed = [task for task in self._tasks if task.changed and not task.is_aside]
-        self._committing = {task.id for task in changed if task.state is TaskState.RUNNING}
+        self._committing = {task.id for task in self._changed()}
         self._waiting_for = set(self._committing)
         if not self._committing:
             self._apply({}, now)
@@ -111,6 +115,8 @@ class CommitCycle:
         self._waiting_for.discard(id)
 
     def _prepared(self, event: v.Prepared, now: int) -> None:
+        if self._tasks[event.task].state is not TaskState.RUNNING:
+            return  # a function kept it and that commit was undone: the task is closed next, and this is of no other
         self._answered(event.task, now)
         if self._phase.current is not Phase.PREPARING:
             return
