@@ -230,6 +230,7 @@ def test_an_error_that_shuts_down_the_application_ends_the_instance_when_the_gro
     with pytest.raises(StreamsError, match="topic=in, partition=0, offset=0"):
         instance.run()
     assert instance.instance.phase is Phase.ENDED
+    assert instance.instance.next_due_ms() is None
     assert instance.shut_downs == 1
 
 

@@ -40,7 +40,6 @@ class Ending:
     def wait_for_group(self, now: int) -> None:
         """Begin alone if the group has not learned it in time."""
         if self.alone_at is not None and now >= self.alone_at:
-            self.alone_at = None
             self.begin()
 
     def application_shut_down(self, error: Exception | None) -> None:
@@ -53,6 +52,7 @@ class Ending:
     def begin(self) -> None:
         """Close what runs, and wait for no restore."""
         self._phase.change(Phase.ENDING)
+        self.alone_at = None
         self._life.cancel_restores()
 
     def go_on(self, error: BaseException | None, now: int) -> None:
