@@ -119,7 +119,7 @@ class TestHost:
 def host(monkeypatch: pytest.MonkeyPatch) -> TestHost:
     host = TestHost()
     monkeypatch.setattr("penstock.streams.open_host", host.open)
-    monkeypatch.setattr("penstock.application.ended_with", lambda is_of_a_test: None)  # programs that reach their end
+    monkeypatch.setattr("penstock.application.life.ended_with", lambda is_of_a_test: None)  # programs that reach their end
     return host
 
 
@@ -687,7 +687,7 @@ def test_an_edit_that_loses_state_changes_nothing(host: TestHost) -> None:
 def test_an_edit_starts_an_application_that_was_closed_or_has_failed(
     host: TestHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.application.DEFAULT_CLOSE_TIMEOUT_MS", 10)
+    monkeypatch.setattr("penstock.application.life.DEFAULT_CLOSE_TIMEOUT_MS", 10)
     streams = KafkaStreams(topology(), TEXT_CONFIG)
     streams.start()
     streams.close()

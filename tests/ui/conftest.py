@@ -130,7 +130,8 @@ def show(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Shown]]:
     """A function that runs a topology, and shows it."""
     started: list[KafkaStreams] = []
     clock = MockClock(1_000_000)
-    monkeypatch.setattr("penstock.application.SystemClock", lambda: clock)
+    for module in ("life", "uncaught_errors"):
+        monkeypatch.setattr(f"penstock.application.{module}.SystemClock", lambda: clock)
 
     def run(topology: Topology | None = None, **values: Any) -> Shown:
         host = UiHost()
