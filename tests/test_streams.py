@@ -119,7 +119,8 @@ class TestHost:
 def host(monkeypatch: pytest.MonkeyPatch) -> TestHost:
     host = TestHost()
     monkeypatch.setattr("penstock.streams.open_host", host.open)
-    monkeypatch.setattr("penstock.application.life.ended_with", lambda is_of_a_test: None)  # programs that reach their end
+    program_reaches_its_end = "penstock.application.life.ended_with"
+    monkeypatch.setattr(program_reaches_its_end, lambda is_of_a_test: None)
     return host
 
 

@@ -341,9 +341,14 @@ def test_batches_are_written_and_the_ends_of_partitions_known(
     assert found.headers_at(0) == (("h", b"1"),)
 
 
-def test_a_batch_that_cannot_be_written_fails_its_producer(config: StreamsConfig, topic: str) -> None:
-    nowhere = PartitionBatch(topic, 7, RecordBatch.of([(None, b"v", 1, 0, ())]))
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_batch_that_cannot_be_written_fails_its_producer(config: StreamsConfig, topic: str, is_known: bool) -> None:
+    record = RecordBatch.of([(None, b"v", 1, 0, ())])
+    nowhere = PartitionBatch(topic, 7, record)
     producer = ConfluentBatchProducer(config)
+    if is_known:
+        producer.send([PartitionBatch(topic, 0, record)])
+        producer.flush()
 
     def write_it() -> None:
         producer.send([nowhere])  # that there is no such partition shows when the leader is known

@@ -14,7 +14,7 @@ from penstock.client.api import GroupCommit, OnRefused
 from penstock.client.confluent.connection import Connection
 from penstock.client.confluent.refusals import RefusedError, fail_on_refused, is_refusal, raise_refused, replaced
 from penstock.client.confluent.time_zero import ByItself
-from penstock.record import PartitionBatch
+from penstock.record import PartitionBatch, TopicPartition
 
 _POLL_EVERY = 4096
 
@@ -41,6 +41,14 @@ class EpochWriter(Protocol):
         ...
 
 
+class UntakenError(KafkaException):
+    """A record that a producer does not take. partition: its partition."""
+
+    def __init__(self, code: Code, partition: TopicPartition) -> None:
+        super().__init__(code)
+        self.partition = partition
+
+
 def send_output(
     connection: Connection,
     producer: Producer,
@@ -50,29 +58,33 @@ def send_output(
     refuses: Callable[[Code], bool] = is_refusal,
 ) -> None:
     """Give all records to `producer`, waiting while its buffer is full, but those that `by_itself` writes; on_refused:
-    takes those that are refused with an error that `refuses` accepts."""
-    produce, poll = producer.produce, producer.poll
+    takes those that are refused with an error that `refuses` accepts. Raises UntakenError for the first one that is not
+    taken for another reason."""
     for part, each in enumerate(output):
-        if by_itself.takes(each):
-            for row, code in by_itself.write(each):
+        try:
+            for row, code in by_itself.write(each) if by_itself.takes(each) else _produced(connection, producer, each):
                 if not refuses(code):
                     raise KafkaException(code)
                 on_refused(RefusedError(part, row, code))
-            continue
-        for index, arguments in enumerate(_produce_arguments(each)):
-            if index % _POLL_EVERY == _POLL_EVERY - 1:
-                poll(0)
-            while True:
-                try:
-                    produce(*arguments)
-                    break
-                except BufferError:
-                    _wait_for_room(connection, producer)
-                except KafkaException as error:
-                    if not refuses(error.args[0]):
-                        raise
-                    on_refused(RefusedError(part, index, error.args[0]))
-                    break
+        except KafkaException as error:
+            raise UntakenError(error.args[0], TopicPartition(each.topic, each.partition)) from error
+
+
+def _produced(connection: Connection, producer: Producer, output: PartitionBatch) -> Iterator[tuple[int, Code]]:
+    """Give the records of a batch to `producer`, and yield row and error of those that it does not take."""
+    produce, poll = producer.produce, producer.poll
+    for row, arguments in enumerate(_produce_arguments(output)):
+        if row % _POLL_EVERY == _POLL_EVERY - 1:
+            poll(0)
+        while True:
+            try:
+                produce(*arguments)
+                break
+            except BufferError:
+                _wait_for_room(connection, producer)
+            except KafkaException as error:
+                yield row, error.args[0]
+                break
 
 
 def send_accepted(
