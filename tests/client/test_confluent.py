@@ -341,6 +341,26 @@ def test_batches_are_written_and_the_ends_of_partitions_known(
     assert found.headers_at(0) == (("h", b"1"),)
 
 
+def test_a_client_that_cannot_go_on_fails_its_producer(config: StreamsConfig, topic: str) -> None:
+    class Lost:
+        def __len__(self) -> int:
+            return 0
+
+        def produce(self, *record: object) -> None: ...
+
+        def poll(self, seconds: float) -> None:
+            raise KafkaException(Code(Code._FATAL, "the client cannot go on"))
+
+    producer = ConfluentBatchProducer(config)
+    client, producer._client = producer._client, Lost()  # type: ignore[assignment]  # a client with that error
+    try:
+        with pytest.raises(KafkaError, match=f"writing to {topic}-0.*the client cannot go on"):
+            producer.send([PartitionBatch(topic, 0, RecordBatch.of([(None, b"v", 1, 0, ())]))])
+    finally:
+        producer._client = client
+        producer.close()
+
+
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_batch_that_cannot_be_written_fails_its_producer(config: StreamsConfig, topic: str, is_known: bool) -> None:
     record = RecordBatch.of([(None, b"v", 1, 0, ())])

@@ -160,7 +160,7 @@ class Log:
         )
 
     def roll(self, now: int) -> None:
-        """Begin a new segment at a time (ms), unless the active one is empty.
+        """Begin a new segment, unless the active one is empty. now: the time (ms).
 
         Raises:
             OSError: the new file cannot be made; the log is as before.

@@ -298,7 +298,7 @@ class Partition:
             return self._reader.offset_of_max_timestamp()
 
     def delete_old_segments(self, now: int) -> None:
-        """Delete what the topic's retention does not keep at a time (ms)."""
+        """Delete the records that the topic's retention does not keep. now: the time (ms)."""
         self._write_lacking_snapshot()
         self.log.delete_old_segments(now)
         self.producers.forget_before(self.start_offset)
@@ -316,7 +316,7 @@ class Partition:
             raise self._storage_error("force to disk", error) from error
 
     def dirtiness(self, now: int) -> Dirtiness:
-        """Return how much the log needs a compaction at a time (ms).
+        """Return how much the log needs a compaction. now: the time (ms).
 
         Raises:
             OSError: a file cannot be looked at.

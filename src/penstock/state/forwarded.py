@@ -26,6 +26,17 @@ def method_that(call: Callable[..., Any], declared: Method[P, R]) -> Method[P, R
     return method
 
 
+def method_of(attribute: str, declared: Method[P, R]) -> Method[P, R]:
+    """Return a method with the signature and the docstring of `declared` that calls it on the store in `attribute`."""
+    name = declared.__name__
+
+    @wraps(declared)
+    def method(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Any:
+        return getattr(getattr(self, attribute), name)(*args, **kwargs)
+
+    return method
+
+
 def keyed(method: Method[P, R]) -> Method[P, R]:
     """Return a method like `method` that refuses None as its first argument, the key."""
     key = list(signature(method).parameters)[1]

@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from penstock.errors import UnsupportedOperationError
 from penstock.state.api import KeyValueStore, StateStore
-from penstock.state.forwarded import Method, P, R, method_that
+from penstock.state.forwarded import Method, P, R, method_of, method_that
 from penstock.state.key_value_store import TypedKeyValueStore
 from penstock.state.session_store import TypedSessionStore
 from penstock.state.table import StoreTable
@@ -57,7 +57,7 @@ class _ReadOnlyStore(StoreTable):
 
 
 def _read(declared: Method[P, R]) -> Method[P, R]:
-    return method_that(lambda view, read: read(view._named), declared)
+    return method_of("_named", declared)
 
 
 def _refused(declared: Method[P, R]) -> Method[P, R]:

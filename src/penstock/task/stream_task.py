@@ -244,7 +244,7 @@ class StreamTask:
         if self._order is not None:
             self._order.take(run.partition, run.lanes, batch.offsets)
         stream_times = self._stream_time.advance(run.partition, batch.timestamps, self._context.stream_time)
-        self._measurements.took(stream_times, batch.timestamps)
+        self._measurements.add_lateness(stream_times, batch.timestamps)
         execute = self._execution.run_serialized if run.serialized else self._execution.run
         start = 0
         while start < len(batch):
@@ -267,7 +267,7 @@ class StreamTask:
                 self._order.take(run.partitions[number], run.lanes[start:stop], batch.offsets[start:stop])
         current = self._context.stream_time
         stream_times = self._stream_time.advance(run.partitions[0], batch.timestamps, current)
-        self._measurements.took(stream_times, batch.timestamps)
+        self._measurements.add_lateness(stream_times, batch.timestamps)
         for start in range(0, len(batch), MAXIMUM_MIXED_ROWS):
             rows = slice(start, start + MAXIMUM_MIXED_ROWS)
             self._execution.run_mixed(

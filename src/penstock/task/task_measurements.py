@@ -15,7 +15,7 @@ from penstock.record import Int64Array
 class TaskMeasurements:
     """Measures records and punctuations of a task, beside its observer.
 
-    observer: receives what nodes and stores report. nanoseconds: measures durations, None on a host that shows none.
+    observer: receives the reports of nodes and stores. nanoseconds: measures durations, None on a host that shows none.
     """
 
     def __init__(self, observer: TaskObserver, nanoseconds: Callable[[], int] | None) -> None:
@@ -23,21 +23,23 @@ class TaskMeasurements:
         self._nanoseconds = nanoseconds
         self._lateness = self._punctuations = NOTHING
 
-    def took(self, stream_times: Int64Array, timestamps: Int64Array) -> None:
-        """Add by how much (ms) records are behind stream time; 0 for those ahead of it, which a policy may allow."""
+    def add_lateness(self, stream_times: Int64Array, timestamps: Int64Array) -> None:
+        """Add the lateness (ms) of records; it is 0 for records ahead of stream time, which a policy may allow."""
         late = stream_times - timestamps
         np.maximum(late, 0, out=late)
         self._lateness = self._lateness.plus(Measurement(len(late), float(late.sum()), 0.0, float(late.max())))
 
     def punctuate(self, call: Callable[[], None]) -> None:
-        """Call a punctuator, and add its duration unless it fails."""
+        """Call a punctuator, and add its duration, also if it fails (Kafka method: maybeMeasureLatency)."""
         if self._nanoseconds is None:
             call()
             return
         began = self._nanoseconds()
-        call()
-        took = float(self._nanoseconds() - began)
-        self._punctuations = self._punctuations.plus(Measurement(1, took, took, took))
+        try:
+            call()
+        finally:
+            duration = float(self._nanoseconds() - began)
+            self._punctuations = self._punctuations.plus(Measurement(1, duration, duration, duration))
 
     @property
     def punctuation_nanoseconds(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from penstock.record import NO_TIMESTAMP, KeyValue, ValueAndTimestamp
 from penstock.state.api import KeyValueIterator, KeyValueStore, StateStore
-from penstock.state.forwarded import Method, P, R, method_that
+from penstock.state.forwarded import Method, P, R, method_of, method_that
 from penstock.state.table import StoreTable
 from penstock.state.windowed_api import WindowStore
 
@@ -53,7 +53,7 @@ def _entries(declared: Method[P, R]) -> Method[P, R]:
 
 
 def _same(declared: Method[P, R]) -> Method[P, R]:
-    return method_that(lambda view, read: read(view._whole), declared)
+    return method_of("_whole", declared)
 
 
 class KeyValueStoreFacade(_Facade):

@@ -19,7 +19,8 @@ from penstock.host.progress import late_end
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.phases import Phase
-from penstock.host.threads.unread import Unread, described
+from penstock.host.threads.unread import described
+from penstock.host.threads.vocabulary import Unread
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition

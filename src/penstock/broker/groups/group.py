@@ -67,7 +67,7 @@ class Group(ABC):
 
     @abstractmethod
     def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a member may commit offsets.
+        """Check that a member may commit offsets; the coordinator has asked `is_open_to` before.
 
         Args:
             identity: who it is.
@@ -80,7 +80,7 @@ class Group(ABC):
 
     @abstractmethod
     def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a member may commit offsets in a transaction.
+        """Check that a member may commit offsets in a transaction; the coordinator has asked `is_open_to` before.
 
         Args:
             identity: who it is.

@@ -12,7 +12,7 @@ from penstock.client.api import OnRefused
 from penstock.client.confluent.connection import Connection, nothing_to_serve
 from penstock.client.confluent.pace import LAG_SECONDS, PATIENT, Pace, drained_while_taken
 from penstock.client.confluent.refusals import MOST_REFUSED, Refusals, fail_on_refused, is_held_back, is_refusal
-from penstock.client.confluent.sending import UntakenError, send_accepted
+from penstock.client.confluent.sending import partition_of, send_accepted
 from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import OF_KNOWN_TOPICS, PRODUCER, client_settings
@@ -107,8 +107,8 @@ class ConfluentBatchProducer:
             accepted = self._refusals.without_refused(output, on_refused)
             send_accepted(self._connection, client, self._time_zero, accepted, on_refused)
             client.poll(0)
-        except UntakenError as error:
-            self._fail(error.args[0], error.partition)
+        except KafkaException as error:
+            self._fail(error.args[0], partition_of(error, output))
         self._raise_failed()
 
     def lags(self) -> bool:

@@ -49,6 +49,13 @@ class UntakenError(KafkaException):
         self.partition = partition
 
 
+def partition_of(error: KafkaException, output: Sequence[PartitionBatch]) -> TopicPartition:
+    """Return the partition that `error` is about; the first one of `output` if the client itself cannot go on."""
+    if isinstance(error, UntakenError):
+        return error.partition
+    return TopicPartition(output[0].topic, output[0].partition) if output else TopicPartition("", 0)
+
+
 def send_output(
     connection: Connection,
     producer: Producer,

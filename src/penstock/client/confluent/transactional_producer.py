@@ -21,7 +21,7 @@ from penstock.client.confluent.batch_producer import Deliveries
 from penstock.client.confluent.connection import Connection, apart, drained
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
-from penstock.client.confluent.sending import UntakenError, send_accepted
+from penstock.client.confluent.sending import partition_of, send_accepted
 from penstock.client.confluent.time_zero import NewClientNeededError, TransactionalTimeZero
 from penstock.client.confluent.transactions import (
     FENCED,
@@ -108,8 +108,8 @@ class ConfluentTransactionalProducer:
             accepted = self._refusals.without_refused(output, on_refused)
             send_accepted(self._connection, client, self._time_zero, accepted, on_refused)
             client.poll(0)
-        except UntakenError as error:
-            self._fail(error.args[0], error.partition.topic)
+        except KafkaException as error:
+            self._fail(error.args[0], partition_of(error, output).topic)
         except NewClientNeededError:
             self._renew(output)
         except StreamsError:  # a record was refused, and nothing is to be written without it

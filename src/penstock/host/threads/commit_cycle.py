@@ -6,7 +6,7 @@ its changes. Its steps are phases; an error in any of them undoes all of it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.layout import Layout
@@ -56,12 +56,11 @@ class CommitCycle:
 
     def has_changes(self) -> bool:
         """Return whether there is something to commit."""
-        return any(True for _ in self._changed())
+        return any(task.changed and self._is_committed(task) for task in self._tasks)
 
-    def _changed(self) -> Iterator[ActiveTask]:
-        """Yield the tasks that a commit takes."""
-        running = (task for task in self._tasks if task.state is TaskState.RUNNING)
-        return (task for task in running if task.changed and not task.is_aside)
+    def _is_committed(self, task: ActiveTask) -> bool:
+        """Return whether a commit takes the changes of a task."""
+        return task.state is TaskState.RUNNING and not task.is_aside
 
     def is_applied(self) -> bool:
         """Return whether all bases have their changes."""
@@ -83,7 +82,7 @@ class CommitCycle:
         for task, output in self._tasks.alignment.release():
             self.send(task, output)
         self._offsets = {}
-        self._committing = {task.id for task in self._changed()}
+        self._committing = {task.id for task in self._tasks if task.changed and self._is_committed(task)}
         self._waiting_for = set(self._committing)
         if not self._committing:
             self._apply({}, now)

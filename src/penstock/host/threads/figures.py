@@ -13,7 +13,7 @@ from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
 from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.unread import Unread, described
+from penstock.host.threads.unread import described
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
     ACTIVE_RESTORING,
@@ -92,7 +92,7 @@ class Figures:
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
         self._looked_at: int | None = None
         self._lags: Mapping[TopicPartition, int] = {}
-        self._unread: Mapping[TopicPartition, Unread] = {}
+        self._unread: Mapping[TopicPartition, v.Unread] = {}
         self._waiting: Mapping[TaskId, BufferSize] = {}
         self._created: set[TaskId] = set()
         self._restoring: set[TaskId] = set()

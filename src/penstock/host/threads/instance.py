@@ -1,4 +1,4 @@
-"""The core of an instance: takes events and returns actions (`vocabulary`). Collaborators have the life of its tasks
+"""The core of an instance: takes events and returns actions (`vocabulary`). Other modules hold the life of its tasks
 (`task_life`), commits (`commit_cycle`), errors (`rollback`) and the end (`ending`), around its phase (`phases`).
 
 No I/O, no clock, no thread, so that a simulation can run any number of instances, and tests can play each event. One

@@ -51,7 +51,8 @@ VALID_TRANSITIONS: Final[Mapping[Phase, tuple[Phase, ...]]] = {
     Phase.ENDING: (Phase.ENDED,),
     Phase.ENDED: (),
 }
-"""The phases that may follow each one. From ASKING on, the answer about the first error decides, and no other error."""
+"""The phases that may follow each one. In ASKING, TELLING and ENDING, the answer about the first
+error decides, and no later error."""
 
 
 class InstancePhase:

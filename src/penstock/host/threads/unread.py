@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from penstock.client.api import Admin
 from penstock.host.layout import Layout
 from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.threads.vocabulary import Unread
 from penstock.record import TopicPartition
 
 _MOST_NAMED = 5
-
-
-class Unread(NamedTuple):
-    """How far a partition is that is not read to its end. position: up to where it is committed. stable: the end of
-    what readers of committed records see now."""
-
-    position: int
-    end: int
-    stable: int
 
 
 def planned_ends(layout: Layout, admin: Admin, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

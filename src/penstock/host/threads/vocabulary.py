@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.threads.unread import Unread
 from penstock.metrics import SensorReport
 from penstock.metrics.measurements import Measurement
 from penstock.plan.subtopology import TaskId
@@ -35,6 +35,15 @@ class OpenedState:
     positions: Mapping[TopicPartition, int]
     checkpoint: TaskCheckpoint
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+
+class Unread(NamedTuple):
+    """How far a partition is that is not read to its end. position: up to where it is committed. stable: the end of
+    what readers of committed records see now."""
+
+    position: int
+    end: int
+    stable: int
 
 
 # ---------------------------------------- events
