@@ -27,6 +27,7 @@ from penstock.host.inline import InlineHost
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase
+from penstock.task.environment import TaskEnvironment
 from penstock.task.punctuation import EpochSchedules
 from penstock.task.record_collector import SentRecord
 from penstock.task.stream_task import StreamTask
@@ -92,7 +93,7 @@ class Life:
             self._base,
             OneEach(),
             self._checkpoint,
-            schedules=schedules,
+            environment=TaskEnvironment(schedules=schedules),
         )
         task.initialize()
         return task
@@ -131,7 +132,8 @@ def runs(
     draw: random.Random,
 ) -> Iterator[tuple[str, Outcome]]:
     """Yield the outcome of one run over everything, then those of runs in pieces, with crashes."""
-    task = StreamTask(part, TaskId(part.id, 0), config("record"), MemoryBase(), OneEach(), schedules=EpochSchedules(()))
+    environment = TaskEnvironment(schedules=EpochSchedules(()))
+    task = StreamTask(part, TaskId(part.id, 0), config("record"), MemoryBase(), OneEach(), environment=environment)
     task.initialize()
     for topic in part.source_topics:
         task.add_records(topic, 0, topics[topic])
