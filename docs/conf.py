@@ -26,12 +26,12 @@ nitpicky = True
 # Types in signatures that have no entry in this site, shown without a link: of Python and of other packages, since the
 # build reads no network; type variables; and types behind the public names, which programs do not import.
 _BEHIND_THE_API = (
-    "application.UncaughtError",
+    "application.uncaught_errors.UncaughtError",
     "client.api.GroupDescription",
     "host.api.StateQueries",
     r"host.spark.(checkpoints.savepoint.StoreFigures|frames.topic_source.TopicReader)",
     "host.threads.takeover.(Store|Input)",
-    "metrics.(SensorReport|measurements.Sampled)",
+    "metrics.(sensors.SensorReport|measurements.Sampled)",
     r"plan.(picture.Figure|subtopology.\w+)",
     "state.(api.(BufferedBytesStore|StoreSource)|table.StoreTable)",
     r"state.(\w+_store.Typed\w+|query.request.InStore)",
