@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 
@@ -120,20 +121,23 @@ def test_times_are_those_of_kafka_streams_after_a_topic(running: threads_cases.T
     assert differences(threads_host.comparable(case, case["expected"]), running.run(case, "auto")) == []
 
 
-def answered() -> Iterator[Case]:
-    """Yield the cases that running threads of Kafka Streams have answered, with their answers."""
+@cache
+def answered() -> list[Case]:
+    """Return the cases that running threads of Kafka Streams have answered, with their answers."""
+    found, as_on_the_driver = [], set(ANSWERS["as_on_the_driver"])
     for family in FAMILIES:
         for case in read_cases(CASES / f"{family}.jsonl"):
-            if case["id"] in ANSWERS["as_on_the_driver"]:
-                yield case
+            if case["id"] in as_on_the_driver:
+                found.append(case)
             elif (steps := ANSWERS["otherwise"].get(case["id"])) is not None:
-                yield {**case, "expected": {**case["expected"], "steps": steps}}
+                found.append({**case, "expected": {**case["expected"], "steps": steps}})
+    return found
 
 
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in range(1, 8))])
 def test_running_threads_give_what_those_of_kafka_streams_give(running: threads_cases.ThreadsCases, part: int) -> None:
     failed: dict[str, list[str]] = {}
-    for case in list(answered())[part::8]:
+    for case in answered()[part::8]:
         expected, actual = threads_host.comparable(case, case["expected"]), running.run(case, "auto")
         if found := differences_of_order(case, expected, actual):
             failed[case["id"]] = found
@@ -141,7 +145,7 @@ def test_running_threads_give_what_those_of_kafka_streams_give(running: threads_
 
 
 def test_the_rule_lets_those_of_kafka_streams_pass() -> None:
-    cases = list(answered())
+    cases = answered()
     assert len(cases) >= LEAST_ANSWERED
     driver = {case["id"]: case["expected"] for family in FAMILIES for case in cases_of(family)}
     for case in cases:

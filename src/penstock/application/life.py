@@ -1,6 +1,6 @@
 """The life of an application, from `start` to `close`, as a table of states.
 
-Here live the states' order, the listener, the handler of what ended the application, and waiting for its end.
+Here live the order of states, the listener and the wait for the end; uncaught_errors.py has the errors that stop tasks.
 Subclasses define what runs (`KafkaStreams`: one topology); the host defines where tasks run (host/api.py). Rules: a
 state is changed in one place, by the table; user code (listener, handler) is called without a lock held; every wait has
 a bound where the caller gives one.

@@ -27,7 +27,10 @@ def method_that(call: Callable[..., Any], declared: Method[P, R]) -> Method[P, R
 
 
 def method_of(attribute: str, declared: Method[P, R]) -> Method[P, R]:
-    """Return a method with the signature and the docstring of `declared` that calls it on the store in `attribute`."""
+    """Return a method with the signature and the docstring of `declared` that calls it on the store in `attribute`.
+
+    For methods that change nothing of the result: it costs a third of one of `method_that`.
+    """
     name = declared.__name__
 
     @wraps(declared)
@@ -37,7 +40,7 @@ def method_of(attribute: str, declared: Method[P, R]) -> Method[P, R]:
     return method
 
 
-def keyed(method: Method[P, R]) -> Method[P, R]:
+def needs_key(method: Method[P, R]) -> Method[P, R]:
     """Return a method like `method` that refuses None as its first argument, the key."""
     key = list(signature(method).parameters)[1]
 

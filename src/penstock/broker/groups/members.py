@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
@@ -46,6 +46,10 @@ class GroupMembers(Mapping[str, _AnyMember]):
 
     def __len__(self) -> int:
         return len(self._by_id)
+
+    def values(self) -> ValuesView[_AnyMember]:
+        """Return all members; the one of Mapping looks each of them up."""
+        return self._by_id.values()
 
     def static_id(self, instance_id: str | None) -> str | None:
         """Return the id of a static member; None if there is no such member."""

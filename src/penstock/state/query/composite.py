@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from penstock.errors import UnsupportedOperationError
 from penstock.record import KeyValue
 from penstock.state.api import KeyValueIterator, ReadOnlyKeyValueStore
-from penstock.state.forwarded import Method, P, R, keyed, method_that
+from penstock.state.forwarded import Method, P, R, method_that, needs_key
 from penstock.state.query.values import ValueOf
 from penstock.state.table import StoreTable
 from penstock.state.windowed_api import ReadOnlySessionStore, ReadOnlyWindowStore
@@ -129,7 +129,7 @@ class CompositeReadOnlyStore(StoreTable):
 
 def _first(declared: Method[P, R]) -> Method[P, R]:
     """Return a method that reads the first partition with an entry; it refuses None as the key."""
-    return keyed(method_that(CompositeReadOnlyStore._first_value, declared))
+    return needs_key(method_that(CompositeReadOnlyStore._first_value, declared))
 
 
 def _every(declared: Method[P, R]) -> Method[P, R]:
@@ -145,7 +145,7 @@ class CompositeReadOnlyKeyValueStore(CompositeReadOnlyStore):
     reverse_range = _every(ReadOnlyKeyValueStore.reverse_range)
     all = _every(ReadOnlyKeyValueStore.all)
     reverse_all = _every(ReadOnlyKeyValueStore.reverse_all)
-    prefix_scan = keyed(_every(ReadOnlyKeyValueStore.prefix_scan))
+    prefix_scan = needs_key(_every(ReadOnlyKeyValueStore.prefix_scan))
 
     def approximate_num_entries(self) -> int:
         """Return about how many entries there are in all partitions."""
@@ -163,7 +163,7 @@ class CompositeReadOnlyWindowStore(CompositeReadOnlyStore):
             return self._first_value(lambda store: store.fetch(key, time_from))
         return self._all(lambda store: store.fetch(key, time_from, time_to))
 
-    backward_fetch = keyed(_every(ReadOnlyWindowStore.backward_fetch))
+    backward_fetch = needs_key(_every(ReadOnlyWindowStore.backward_fetch))
     fetch_range = _every(ReadOnlyWindowStore.fetch_range)
     backward_fetch_range = _every(ReadOnlyWindowStore.backward_fetch_range)
     fetch_all = _every(ReadOnlyWindowStore.fetch_all)
@@ -176,11 +176,11 @@ class CompositeReadOnlySessionStore(CompositeReadOnlyStore):
     """A session store over all partitions (implements ReadOnlySessionStore). Times are ms."""
 
     fetch_session = _first(ReadOnlySessionStore.fetch_session)
-    find_sessions = keyed(_every(ReadOnlySessionStore.find_sessions))
-    backward_find_sessions = keyed(_every(ReadOnlySessionStore.backward_find_sessions))
+    find_sessions = needs_key(_every(ReadOnlySessionStore.find_sessions))
+    backward_find_sessions = needs_key(_every(ReadOnlySessionStore.backward_find_sessions))
     find_sessions_range = _every(ReadOnlySessionStore.find_sessions_range)
     backward_find_sessions_range = _every(ReadOnlySessionStore.backward_find_sessions_range)
-    fetch = keyed(_every(ReadOnlySessionStore.fetch))
-    backward_fetch = keyed(_every(ReadOnlySessionStore.backward_fetch))
+    fetch = needs_key(_every(ReadOnlySessionStore.fetch))
+    backward_fetch = needs_key(_every(ReadOnlySessionStore.backward_fetch))
     fetch_range = _every(ReadOnlySessionStore.fetch_range)
     backward_fetch_range = _every(ReadOnlySessionStore.backward_fetch_range)

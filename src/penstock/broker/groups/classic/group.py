@@ -70,7 +70,7 @@ class ClassicGroup(Group):
     @property
     def is_unused(self) -> bool:
         """Whether it has neither members nor clients that are about to join."""
-        return self.is_empty and not self.members.expected
+        return self.is_empty and not self.members.pending_joins
 
     # Requests of members
 
@@ -134,7 +134,7 @@ class ClassicGroup(Group):
     def _leave(self, member_id: str, instance_id: str | None) -> ErrorCode:
         if not member_id:
             member_id = self.members.static_id(instance_id) or ""
-        if member_id not in self.members.expected:
+        if member_id not in self.members.pending_joins:
             try:
                 self.members.identified(member_id, instance_id)
             except ApiError as error:
@@ -155,7 +155,7 @@ class ClassicGroup(Group):
 
     def close(self) -> None:
         """Drop what is due, because the group is deleted."""
-        for member_id in [*self.members, *self.members.expected]:
+        for member_id in [*self.members, *self.members.pending_joins]:
             self.members.remove(member_id)
         self._rebalance.close()
 

@@ -75,7 +75,7 @@ class ClassicJoining:
             raise ApiError(ErrorCode.inconsistent_group_protocol)
         if not request.member_id:
             self._join_new(request, answer)
-        elif request.member_id in self._members.expected:
+        elif request.member_id in self._members.pending_joins:
             self._add(request, request.member_id, answer)
         else:
             self._rejoin(request, self._members.identified(request.member_id, request.instance_id), answer)
@@ -111,9 +111,9 @@ class ClassicJoining:
         if replaced_id is not None:
             self._replace_static(request, self._members[replaced_id], member_id, answer)
         elif request.instance_id is None and request.needs_member_id:
-            if len(self._members.expected) >= self._config.group_max_size:
+            if len(self._members.pending_joins) >= self._config.group_max_size:
                 raise ApiError(ErrorCode.group_max_size_reached)
-            self._members.expect(member_id, request.session_timeout_ms)
+            self._members.add_pending_join(member_id, request.session_timeout_ms)
             answer({"error_code": ErrorCode.member_id_required, "member_id": member_id})
         else:
             self._add(request, member_id, answer)
@@ -160,7 +160,7 @@ class ClassicJoining:
     ) -> None:
         """Let a static member that was away take its place again, under a new id."""
         old_leader = self._members.leader
-        member = self._members.rename(replaced, member_id)
+        member = self._members.replace_static(replaced, member_id)
         self._members.extend_session(member)
         self._update(request, member, answer)
         match self._generation.state:

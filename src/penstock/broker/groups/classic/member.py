@@ -17,7 +17,7 @@ class ClassicGroupMember:
         join: gives the answer to the JoinGroup that waits.
         sync: gives the answer to the SyncGroup that waits.
         is_new: whether it has not taken part in a rebalance.
-        must_sync: whether the others wait for its SyncGroup.
+        is_pending_sync: whether the others wait for its SyncGroup.
     """
 
     member_id: str
@@ -31,7 +31,7 @@ class ClassicGroupMember:
     join: Answer | None = None
     sync: Answer | None = None
     is_new: bool = False
-    must_sync: bool = False
+    is_pending_sync: bool = False
 
     @property
     def size(self) -> int:

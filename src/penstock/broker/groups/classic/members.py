@@ -24,28 +24,28 @@ class ClassicMembers(GroupMembers[ClassicGroupMember]):
 
     Attributes:
         leader: id of the member that assigns; None without members.
-        expected: ids that clients were given and have not joined with.
+        pending_joins: ids that clients were given and have not joined with.
     """
 
     def __init__(self, group_id: str, timers: Timers, expire: Callable[[str], None]) -> None:
         super().__init__(group_id, timers, expire)
         self.leader: str | None = None
-        self.expected: set[str] = set()
+        self.pending_joins: set[str] = set()
 
-    def expect(self, member_id: str, session_timeout_ms: int) -> None:
+    def add_pending_join(self, member_id: str, session_timeout_ms: int) -> None:
         """Wait for a client to join with the id that it was given."""
-        self.expected.add(member_id)
+        self.pending_joins.add(member_id)
         self.start_session(member_id, session_timeout_ms)
 
     def put(self, member: ClassicGroupMember) -> None:
         """Add a member, or replace the one of its id; the first one leads."""
         super().put(member)
-        self.expected.discard(member.member_id)
+        self.pending_joins.discard(member.member_id)
         self.leader = self.leader or member.member_id
 
     def remove(self, member_id: str) -> ClassicGroupMember | None:
         """Forget a member or an expected client, and return the member, if there is one."""
-        self.expected.discard(member_id)
+        self.pending_joins.discard(member_id)
         member = super().remove(member_id)
         if member is not None:
             member.answer_join({"error_code": ErrorCode.unknown_member_id, "member_id": ""})
@@ -54,13 +54,13 @@ class ClassicMembers(GroupMembers[ClassicGroupMember]):
                 self.leader = next(iter(self), None)
         return member
 
-    def rename(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
+    def replace_static(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
         """Give a static member that is back a new id; fence the client with the old one."""
         old.answer_join({"error_code": ErrorCode.fenced_instance_id, "member_id": old.member_id})
         old.answer_sync({"error_code": ErrorCode.fenced_instance_id})
         is_leader = self.leader == old.member_id
         self.remove(old.member_id)
-        member = replace(old, member_id=member_id, is_new=False, must_sync=False)
+        member = replace(old, member_id=member_id, is_new=False, is_pending_sync=False)
         self.put(member)
         if is_leader:
             self.leader = member_id
@@ -79,7 +79,7 @@ class ClassicMembers(GroupMembers[ClassicGroupMember]):
     @property
     def have_all_joined(self) -> bool:
         """Whether no rebalance has to wait any longer."""
-        return not self.expected and all(member.join is not None for member in self.values())
+        return not self.pending_joins and all(member.join is not None for member in self.values())
 
     @property
     def rebalance_timeout_ms(self) -> int:

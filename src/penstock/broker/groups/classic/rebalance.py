@@ -67,7 +67,7 @@ class ClassicRebalance:
             for member in self._members.values():
                 member.assignment = b""
             self._members.answer_syncs(lambda member: {"error_code": ErrorCode.rebalance_in_progress})
-        # Without the timer must_sync has no effect, until the next phase of assignment sets it for all members.
+        # Without the timer is_pending_sync has no effect, until the next phase of assignment sets it for all members.
         self._context.timers.cancel(("sync", self._group_id))
         self._is_first = self._generation.state == ClassicGroupState.EMPTY
         self._generation.move_to(ClassicGroupState.PREPARING)
@@ -123,7 +123,7 @@ class ClassicRebalance:
         self._generation.move_to(ClassicGroupState.COMPLETING)
         self._is_first = False
         for member in self._members.values():
-            member.must_sync = True
+            member.is_pending_sync = True
             member.answer_join(self._generation.joined(member))
             member.is_new = False
             self._members.extend_session(member)
@@ -152,12 +152,12 @@ class ClassicRebalance:
                     self._assign(assignments)
 
     def _note_sync(self, member: ClassicGroupMember) -> None:
-        member.must_sync = False
-        if not any(each.must_sync for each in self._members.values()):
+        member.is_pending_sync = False
+        if not any(each.is_pending_sync for each in self._members.values()):
             self._context.timers.cancel(("sync", self._group_id))
 
     def _expire_syncs(self) -> None:
-        missing = [member.member_id for member in self._members.values() if member.must_sync]
+        missing = [member.member_id for member in self._members.values() if member.is_pending_sync]
         for member_id in missing:
             self._members.remove(member_id)
         if missing:
