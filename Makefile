@@ -76,7 +76,7 @@ coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix S
 	@exec $(BIN)/python scripts/coming_from.py
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url \
+	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url --no-emit-package penstock-broker \
 	  --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
 
 bootstrap:

@@ -33,7 +33,7 @@ from benchmarks.load_clients import ConfluentClient, JavaClient, Load, LoadClien
 from benchmarks.measuring import cpu_seconds_of, descendants
 from benchmarks.running import EMBEDDED, Broker, brokers
 from benchmarks.topics import topics
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import LONG_LIVED, KafkaUnavailableError, RealKafka
 
 ROUNDS: Final = 3

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import LONG_LIVED, KafkaUnavailableError, RealKafka
 
 ROOT: Final = Path(__file__).resolve().parents[1]

@@ -17,7 +17,7 @@ author = "The Penstock maintainers"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "public_api", "llms_txt"]
 root_doc = "docs/index"
-include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "benchmarks/README.md"]
+include_patterns = ["*.md", "docs/*.md", "docs/**/*.md", "benchmarks/README.md", "packages/*/README.md"]
 exclude_patterns = [".*", "build", "dist", "src", "tests", "examples", "scripts"]
 
 myst_heading_anchors = 4  # GitHub's anchors of headings

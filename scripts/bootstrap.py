@@ -21,6 +21,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENT = ROOT / ".venv"
 LOCK = ROOT / "requirements.lock"
+BROKER = ROOT / "packages" / "penstock-broker"
 STAMP = ENVIRONMENT / ".penstock-stamp"
 JAVA_FLOOR = 17
 GIB = 1024**3
@@ -84,11 +85,11 @@ def check_disk() -> None:
 
 
 def fingerprint() -> str:
-    """Return what the environment depends on: interpreter, place of the clone, lock file and pyproject.toml."""
+    """Return what the environment depends on: interpreter, place of the clone, lock file and projects."""
     digest = hashlib.sha256()
     for part in (sys.version, str(ROOT)):
         digest.update(part.encode() + b"\0")
-    for path in (LOCK, ROOT / "pyproject.toml"):
+    for path in (LOCK, *(project / "pyproject.toml" for project in (BROKER, ROOT))):
         digest.update(path.read_bytes() + b"\0")
     return digest.hexdigest()
 
@@ -104,7 +105,7 @@ def pip(*arguments: str) -> None:
 
 
 def install() -> None:
-    """Make .venv and install the packages of the lock file, then Penstock itself from src/."""
+    """Make .venv and install the packages of the lock file, then the two projects of this repository."""
     if importlib.util.find_spec("ensurepip") is None:
         version = f"{sys.version_info.major}.{sys.version_info.minor}"
         raise BootstrapError(
@@ -121,7 +122,7 @@ def install() -> None:
     if made.returncode != 0:
         raise BootstrapError(f"{sys.executable} -m venv failed (its own message stands above).")
     pip("install", "--progress-bar", "on", "--use-pep517", "--require-hashes", "-r", str(LOCK))
-    pip("install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
+    pip("install", "--quiet", "--no-deps", "--no-build-isolation", "--editable", str(BROKER), "--editable", str(ROOT))
     STAMP.write_text(fingerprint())
 
 

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from penstock import errors
-from penstock.broker.errors import BrokerError
 from penstock.cli.program import ProgramError
 from penstock.host.spark.protocol.failures import ProcessLostError
 from penstock.host.threads.subscription import IncompatibleMemberError
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.transfers.redrive import NotADeadLetterError
+from penstock_broker.errors import BrokerError
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "errors.md"

@@ -26,6 +26,7 @@ from xml.etree import ElementTree
 from tests.support.kafka import cache_root
 
 ROOT = Path(__file__).resolve().parent.parent
+BROKER = ROOT / "packages" / "penstock-broker"
 
 SPARKS = ("4.0.5", "4.1.4", "4.2.1", "4.3.0")
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
@@ -90,11 +91,12 @@ def environment(spark: str, python: str) -> Path:
     if not stamp.exists():
         base = interpreter(python)
         assert base is not None, f"python{python} was looked for before"
-        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        projects = [tomllib.loads((path / "pyproject.toml").read_text())["project"] for path in (ROOT, BROKER)]
+        needed = {each for project in projects for each in project["dependencies"] if "penstock" not in each}
         pandas = "pandas>=2.2,<3" if python == PANDAS_2_ON else "pandas>=3,<4"
         subprocess.run([base, "-m", "venv", "--clear", str(directory)], check=True)
         install = [str(executable), "-m", "pip", "install", "--quiet", "--use-pep517", f"pyspark=={spark}", pandas]
-        subprocess.run([*install, *project["dependencies"], *_TEST_PACKAGES], check=True)
+        subprocess.run([*install, *sorted(needed), *_TEST_PACKAGES], check=True)
         stamp.touch()
     return executable
 
@@ -109,7 +111,7 @@ def run(combination: Combination) -> dict[str, str]:
             cwd=ROOT,
             env={
                 **os.environ,
-                "PYTHONPATH": str(ROOT / "src"),
+                "PYTHONPATH": os.pathsep.join(str(project / "src") for project in (ROOT, BROKER)),
                 "PENSTOCK_KAFKA_VERSION": combination.kafka,
                 "PENSTOCK_REQUIRE_KAFKA": "1",
                 "PENSTOCK_CRASH_SEED": _CRASH_SEED,

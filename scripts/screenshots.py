@@ -25,11 +25,11 @@ if not __package__:  # run as a script: the root of the repository is not on the
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from penstock import KafkaStreams, Materialized, Serdes, StreamsBuilder, Topology
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock_broker.process import BrokerProcess
 from tests.support.browser import Browser
 
 ROOT: Final = Path(__file__).resolve().parents[1]

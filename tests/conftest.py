@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from penstock.log_limits import forget_lines
 from penstock.task import execution
+from penstock_broker.common.log_limits import forget_lines
 from tests.support.seeds import FIXED
 
 pytest_plugins = ["tests.support.brokers", "tests.support.commands", "tests.support.dashboard"]
@@ -67,7 +67,7 @@ def no_line_is_left_out() -> None:
 @pytest.fixture(autouse=True)
 def log_is_left_as_it_was() -> Iterator[None]:
     """Take back what a command that a test ran in this process has set, so that later tests see their lines."""
-    loggers = [logging.getLogger(name) for name in (None, "penstock", "penstock.client.librdkafka")]
+    loggers = [logging.getLogger(name) for name in (None, "penstock", "penstock_broker", "penstock.client.librdkafka")]
     before = [(logger.level, logger.propagate, list(logger.handlers)) for logger in loggers]
     yield
     for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from penstock import KafkaStreams, Topology, extras
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import BrokerError
-from penstock.broker.server import run
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.open import check_host
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import BrokerError
+from penstock_broker.server import run
 from tests.test_streams import CONFIG, TestHost
 
 
@@ -55,12 +55,9 @@ def test_an_application_that_is_to_show_itself_names_the_extra(monkeypatch: pyte
 
 
 def test_a_broker_with_a_schema_registry_names_its_extras(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def no_uvicorn(module: str) -> None:
-        assert module == "penstock.registry.server"
-        raise ModuleNotFoundError("No module named 'uvicorn'", name="uvicorn")
-
-    monkeypatch.setattr("penstock.broker.server.import_module", no_uvicorn)
-    monkeypatch.delitem(sys.modules, "uvicorn", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    monkeypatch.delitem(sys.modules, "penstock.ui.connections", raising=False)
+    monkeypatch.delitem(sys.modules, "penstock.registry.server", raising=False)
     with pytest.raises(BrokerError, match=r"needs the package uvicorn, .*: pip install 'penstock-streams\[avro,ui\]'"):
         run(BrokerConfig(data_dir=tmp_path, schema_registry_port=0))
 

@@ -14,8 +14,8 @@ import pytest
 from penstock import Serdes, StreamsBuilder
 from penstock.dsl.options import Consumed
 from penstock.exception_handlers import LogAndContinueExceptionHandler
-from penstock.log_limits import RateLimit
 from penstock.testing import TopologyTestDriver
+from penstock_broker.common.log_limits import RateLimit
 
 
 class Lines(logging.Handler):
@@ -39,6 +39,9 @@ def log(request: pytest.FixtureRequest) -> Iterator[tuple[logging.Logger, Lines]
     log.setLevel(logging.DEBUG)  # whatever a command has set for all that have none
     yield log, lines
     log.removeHandler(lines)
+    for limit in log.filters:
+        assert isinstance(limit, RateLimit)
+        limit.forget()  # its timer would write during another test
 
 
 def test_the_first_line_appears_and_then_how_many_were_left_out(log: tuple[logging.Logger, Lines]) -> None:
@@ -81,7 +84,7 @@ def check():  # after what penstock registers, for that comes later
     timer.join(120)
     print("running" if timer.is_alive() else "ended")
 
-from penstock.log_limits import limit_rate
+from penstock_broker.common.log_limits import limit_rate
 
 log = limit_rate(logging.getLogger("limited"), interval_seconds=3600)
 log.warning("once")

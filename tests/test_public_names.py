@@ -44,5 +44,5 @@ def test_the_threads_host_loads_no_arrow() -> None:
 
 
 def test_the_broker_loads_nothing_heavy() -> None:
-    loaded = loaded_by("import penstock.broker.__main__")
+    loaded = loaded_by("import penstock_broker.__main__")
     assert not {"numpy", "pyarrow", "pandas", "pyspark", "confluent_kafka", "rich", "typer"} & loaded

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
-from penstock.log_limits import limit_rate
 from penstock.record import ConsumerRecord, Headers, Record
+from penstock_broker.common.log_limits import limit_rate
 
 DEAD_LETTER_QUEUE_TOPIC = "errors.dead.letter.queue.topic.name"
 

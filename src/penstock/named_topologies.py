@@ -17,7 +17,6 @@ from typing import Any, Self
 from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS
 from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import Identity, RunningTopology
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
@@ -36,6 +35,7 @@ from penstock.serdes import Serde
 from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMetadata
 from penstock.state.query.queryable import StoreQueryParameters
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
+from penstock_broker.common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 

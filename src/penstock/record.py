@@ -16,8 +16,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 import numpy as np
 import numpy.typing as npt
 
-from penstock.durations import LATEST_MS, timestamp_ms
 from penstock.errors import StreamsError
+from penstock_broker.common.durations import LATEST_MS, timestamp_ms
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -16,7 +16,6 @@ from typing import Any, Final
 from penstock.client.api import Admin, Fetcher
 from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.directories import application_path
@@ -36,6 +35,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.lmdb import LmdbBase
+from penstock_broker.common.clock import SystemClock
 
 Application = StreamsConfig | Mapping[str, Any] | str
 """A configuration, or the directory of a checkpoint."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from penstock.clock import elapsed_milliseconds
+from penstock_broker.common.clock import elapsed_milliseconds
 
 TERMINATED: Final = 143
 """The exit code of a program that SIGTERM has ended."""

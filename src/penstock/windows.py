@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from penstock.durations import Duration, milliseconds
+from penstock_broker.common.durations import Duration, milliseconds
 
 K = TypeVar("K")
 

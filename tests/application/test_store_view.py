@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from penstock import Consumed, KafkaStreams, Materialized, Serdes, State, StreamsBuilder
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsNotStartedError, UnknownStateStoreError
 from penstock.notebook import TEXT
+from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.support.frames import rows_for_all
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from penstock import Consumed, KafkaStreams, Materialized, Produced, Serdes, StreamsBuilder, Topology
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError, UnsupportedOperationError
 from penstock.notebook import HTML, TEXT
+from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.support.frames import rows_for_all
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import backlogs
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 
 
 @pytest.mark.slow

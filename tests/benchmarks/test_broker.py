@@ -11,7 +11,7 @@ from benchmarks import broker
 from benchmarks.broker import Row, produce_and_consume
 from benchmarks.load_clients import ConfluentClient, JavaClient, Load
 from benchmarks.running import Broker
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import require_kafka
 
 CONFLUENT = ConfluentClient()

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import threads
 from benchmarks.contestants import Contestant, Job, Running, UnavailableError, running
 from benchmarks.threads import Figure, Results, table_lines
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 
 JOB = Job("keys", "localhost:1", "in", "out", "app", "/nowhere")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import InvalidBatchError, check_batch, check_produced
+from penstock_broker.batch import InvalidBatchError, check_batch, check_produced
 from tests.support.record_batches import BatchRecord, encode_batch
 
 MAX = 1 << 20

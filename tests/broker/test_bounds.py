@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.apis import Api
-from penstock.broker.batch import LOG_APPEND_TIME, InvalidBatchError, read_header
-from penstock.broker.config import BrokerConfig
-from penstock.broker.connection import Connection, Connections
-from penstock.broker.log_validator import MOST_REFUSED
-from penstock.broker.process import BrokerProcess
-from penstock.broker.records import MOST_DECOMPRESSED, record_times
-from penstock.broker.server import run
-from penstock.wire.codec import LazyArray, Message
-from penstock.wire.primitives import MOST_ELEMENTS, MOST_STRING
-from penstock.wire.record_batches import HEADER_SIZE
-from penstock.wire.record_batches import encode_batch as encode_with_header
+from penstock_broker.apis import Api
+from penstock_broker.batch import LOG_APPEND_TIME, InvalidBatchError, read_header
+from penstock_broker.config import BrokerConfig
+from penstock_broker.connection import Connection, Connections
+from penstock_broker.log_validator import MOST_REFUSED
+from penstock_broker.process import BrokerProcess
+from penstock_broker.records import MOST_DECOMPRESSED, record_times
+from penstock_broker.server import run
+from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.primitives import MOST_ELEMENTS, MOST_STRING
+from penstock_broker.wire.record_batches import HEADER_SIZE
+from penstock_broker.wire.record_batches import encode_batch as encode_with_header
 from tests.support.api_keys import API_VERSIONS, CREATE_TOPICS, DESCRIBE_GROUPS, FETCH, METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient
 from tests.support.record_batches import BatchRecord, Compression, encode_batch

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.batch import BatchHeader, read_header
-from penstock.broker.cleaner import ENTRY_BYTES
-from penstock.broker.partition import Partition
-from penstock.broker.records import EndTransactionMarker, LogRecord, encode_marker, read_marker, read_records
-from penstock.broker.topic_config import log_config
-from penstock.clock import MockClock
-from penstock.wire.record_batches import TRANSACTIONAL
+from penstock_broker.batch import BatchHeader, read_header
+from penstock_broker.cleaner import ENTRY_BYTES
+from penstock_broker.common.clock import MockClock
+from penstock_broker.partition import Partition
+from penstock_broker.records import EndTransactionMarker, LogRecord, encode_marker, read_marker, read_records
+from penstock_broker.topic_config import log_config
+from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.broker.test_log import open_partition, segments_in
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 

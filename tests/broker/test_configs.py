@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.process import BrokerProcess
-from penstock.wire.codec import Message
+from penstock_broker.process import BrokerProcess
+from penstock_broker.wire.codec import Message
 from tests.support.api_keys import (
     ALTER_CONFIGS,
     CREATE_TOPICS,

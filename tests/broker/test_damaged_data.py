@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.batch import InvalidBatchError, check_intact, read_header
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.groups.coordinator import GroupCoordinator
-from penstock.broker.groups.offsets import CommittedOffset
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.offset_index import SUMMARY_SIZE, InvalidIndexError, unpack_summary
-from penstock.broker.partition import Partition
-from penstock.broker.producer_ids import ProducerIds
-from penstock.broker.records import LogRecord, encode_records, encode_transactional_records, read_records
-from penstock.broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRegistry
-from penstock.broker.transaction_log import TransactionLog
-from penstock.broker.transactions import TransactionCoordinator
-from penstock.clock import MockClock
+from penstock_broker.batch import InvalidBatchError, check_intact, read_header
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.groups.coordinator import GroupCoordinator
+from penstock_broker.groups.offsets import CommittedOffset
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.offset_index import SUMMARY_SIZE, InvalidIndexError, unpack_summary
+from penstock_broker.partition import Partition
+from penstock_broker.producer_ids import ProducerIds
+from penstock_broker.records import LogRecord, encode_records, encode_transactional_records, read_records
+from penstock_broker.topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, TopicRegistry
+from penstock_broker.transaction_log import TransactionLog
+from penstock_broker.transactions import TransactionCoordinator
 from tests.broker.test_restart import force_to_disk
 from tests.support.manual_timers import ManualTimers
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.fetch import Fetch
-from penstock.broker.partition import Partition
-from penstock.broker.state import Request
-from penstock.broker.topic_config import log_config
-from penstock.clock import MockClock
-from penstock.wire.codec import Message
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.fetch import Fetch
+from penstock_broker.partition import Partition
+from penstock_broker.state import Request
+from penstock_broker.topic_config import log_config
+from penstock_broker.wire.codec import Message
 from tests.support.record_batches import BatchRecord, encode_batch
 
 BATCH = bytes(encode_batch([BatchRecord(1000, b"k", b"v")]))

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.broker.test_clients import create
 from tests.broker.test_group_clients import PARTITIONS, WAIT, Group
 from tests.support.brokers import RunningBroker

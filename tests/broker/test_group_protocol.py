@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.records import read_records
-from penstock.wire.codec import Message
+from penstock_broker.records import read_records
+from penstock_broker.wire.codec import Message
 from tests.support.api_keys import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.batch import COMPRESSION_MASK, read_header
+from penstock_broker.batch import COMPRESSION_MASK, read_header
 from tests.broker.test_clients import UniqueName
 from tests.support.api_keys import FETCH
 from tests.support.brokers import RunningBroker

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.broker.records import EndTransactionMarker, encode_marker
-from penstock.wire.record_batches import TRANSACTIONAL
+from penstock_broker.partition import HIGH_WATERMARK, Partition
+from penstock_broker.records import EndTransactionMarker, encode_marker
+from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.broker.test_cleaner import clean, committed, compacted, restarted, write
 
 STEPS = 20

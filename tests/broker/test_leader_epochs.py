@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.errors import ApiError
-from penstock.broker.partition import Partition
-from penstock.broker.topic_config import log_config
-from penstock.clock import MockClock
+from penstock_broker.common.clock import MockClock
+from penstock_broker.errors import ApiError
+from penstock_broker.partition import Partition
+from penstock_broker.topic_config import log_config
 from tests.broker.test_partition import CONFIG, batch, forget_clean_stop
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import LOG_APPEND_TIME, check_batch
-from penstock.broker.errors import ApiError, RefusedRecordsError
-from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.broker.records import read_records
-from penstock.broker.topic_config import TOPIC_CONFIGS, check_topic_configs, log_config
-from penstock.clock import MockClock
+from penstock_broker.batch import LOG_APPEND_TIME, check_batch
+from penstock_broker.common.clock import MockClock
+from penstock_broker.errors import ApiError, RefusedRecordsError
+from penstock_broker.partition import HIGH_WATERMARK, Partition
+from penstock_broker.records import read_records
+from penstock_broker.topic_config import TOPIC_CONFIGS, check_topic_configs, log_config
 from tests.broker.test_partition import batch, offsets_of
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 

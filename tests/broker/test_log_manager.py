@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.batch import read_header
-from penstock.broker.config import BrokerConfig
-from penstock.broker.log_manager import LogManager
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.process import BrokerProcess
-from penstock.broker.topics import TopicRegistry
-from penstock.clock import MockClock
+from penstock_broker.batch import read_header
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.log_manager import LogManager
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.process import BrokerProcess
+from penstock_broker.topics import TopicRegistry
 from tests.broker.test_protocol import create, fetch_body, fetched, produce
 from tests.support.api_keys import FETCH
 from tests.support.protocol_client import ProtocolClient

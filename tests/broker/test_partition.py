@@ -14,20 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import check_batch, read_header
-from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.broker.producer_state import AbortedTransaction, ProducerState
-from penstock.broker.records import (
+from penstock_broker.batch import check_batch, read_header
+from penstock_broker.common.clock import MockClock
+from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.partition import HIGH_WATERMARK, Partition
+from penstock_broker.producer_state import AbortedTransaction, ProducerState
+from penstock_broker.records import (
     EndTransactionMarker,
     LogRecord,
     encode_marker,
     encode_records,
     encode_transactional_records,
 )
-from penstock.broker.topic_config import LogConfig, log_config
-from penstock.clock import MockClock
-from penstock.wire.record_batches import TRANSACTIONAL
+from penstock_broker.topic_config import LogConfig, log_config
+from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 CONFIG = log_config({"segment.bytes": str(1 << 20)})
@@ -332,7 +332,7 @@ def test_an_ended_transaction_stays_ended_though_its_marker_is_deleted(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("penstock.broker.producer_snapshot.write_durably", fail)
+    monkeypatch.setattr("penstock_broker.producer_snapshot.write_durably", fail)
     with suppress(KilledError):
         log.append(batch(1, size=50))
     monkeypatch.undo()

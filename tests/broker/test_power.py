@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.groups.offsets import CommittedOffset
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.partition import Partition
-from penstock.broker.producer_ids import BLOCK_SIZE, ProducerIds
-from penstock.broker.records import LogRecord, encode_records, encode_transactional_records, read_records
-from penstock.broker.transactions import Producer
+from penstock_broker.groups.offsets import CommittedOffset
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.partition import Partition
+from penstock_broker.producer_ids import BLOCK_SIZE, ProducerIds
+from penstock_broker.records import LogRecord, encode_records, encode_transactional_records, read_records
+from penstock_broker.transactions import Producer
 from tests.broker.test_cleaner import fetched_committed
 from tests.broker.test_damaged_data import Broker
 

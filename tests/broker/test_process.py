@@ -21,11 +21,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import BrokerError
-from penstock.broker.process import LOG_NAME, BrokerProcess
-from penstock.broker.server import run
 from penstock.testing import EmbeddedBroker
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import BrokerError
+from penstock_broker.process import LOG_NAME, BrokerProcess
+from penstock_broker.server import run
 from tests.support.api_keys import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE
 from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
@@ -178,7 +178,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 def test_the_command_line_says_the_address_and_ends_on_signals(tmp_path: Path) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        command = [sys.executable, "-m", "penstock.broker", "--data-dir", str(tmp_path), "--port", "0"]
+        command = [sys.executable, "-m", "penstock_broker", "--data-dir", str(tmp_path), "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
             assert process.stdout is not None
             line = process.stdout.readline()
@@ -204,7 +204,7 @@ def test_a_stop_leaves_nothing_to_recover(tmp_path: Path, number: signal.Signals
 
 
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "penstock.broker", "--data-dir", str(tmp_path), "--host", "0.0.0.0"]
+    command = [sys.executable, "-m", "penstock_broker", "--data-dir", str(tmp_path), "--host", "0.0.0.0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT, check=False)
     assert done.returncode == 1
     assert done.stderr.startswith("error: cannot listen on '0.0.0.0'")
@@ -212,15 +212,15 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_it_loads_nothing_that_only_tests_need() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "penstock.broker", "--help"]
+    command = [sys.executable, "-X", "importtime", "-m", "penstock_broker", "--help"]
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr
-    assert " penstock.broker.server\n" in loaded
+    assert " penstock_broker.server\n" in loaded
     assert " hypothesis\n" not in loaded
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:
     program = (
-        "import sys, pathlib; from penstock.broker.process import BrokerProcess\n"
+        "import sys, pathlib; from penstock_broker.process import BrokerProcess\n"
         f"broker = BrokerProcess(pathlib.Path({str(tmp_path)!r})); broker.start()\n"
         "print(broker.pid, flush=True); sys.stdin.read()"
     )
@@ -305,7 +305,7 @@ def test_a_kill_while_producing_loses_no_acknowledged_record(broker: BrokerProce
 def test_a_disk_that_fills_up_is_answered_with_an_error_and_harms_nothing(tmp_path: Path) -> None:
     """The broker runs with a limit on the size of its files, which fails its writes as a full disk does."""
     batch = bytes(encode_batch([BatchRecord(0, None, b"x" * 60_000)]))
-    command = [sys.executable, "-m", "penstock.broker", "--data-dir", str(tmp_path), "--port", "0"]
+    command = [sys.executable, "-m", "penstock_broker", "--data-dir", str(tmp_path), "--port", "0"]
     limited = ["bash", "-c", 'ulimit -f 400 && exec "$@"', "limited", *command]
     with subprocess.Popen(limited, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None

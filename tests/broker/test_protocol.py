@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-import penstock.broker
-from penstock.broker.apis import APIS
-from penstock.broker.process import BrokerProcess
-from penstock.wire.codec import Message
-from penstock.wire.record_batches import TRANSACTIONAL
+import penstock_broker
+from penstock_broker.apis import APIS
+from penstock_broker.process import BrokerProcess
+from penstock_broker.wire.codec import Message
+from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.support.api_keys import (
     API_VERSIONS,
     CREATE_PARTITIONS,
@@ -102,10 +102,10 @@ def serves(broker: BrokerProcess) -> bool:
 
 
 def test_the_documented_versions_are_those_of_the_table() -> None:
-    assert penstock.broker.__doc__ is not None
-    documented = {(int(low), int(high)) for low, high in re.findall(r"[A-Z]\w+ (\d+)-(\d+)", penstock.broker.__doc__)}
+    assert penstock_broker.__doc__ is not None
+    documented = {(int(low), int(high)) for low, high in re.findall(r"[A-Z]\w+ (\d+)-(\d+)", penstock_broker.__doc__)}
     assert documented == {(api.min_version, api.max_version) for api in APIS.values()}
-    with_names = re.findall(r"([A-Z]\w+) \d+-\d+", penstock.broker.__doc__)
+    with_names = re.findall(r"([A-Z]\w+) \d+-\d+", penstock_broker.__doc__)
     assert len(with_names) == len(APIS)
 
 

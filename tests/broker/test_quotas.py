@@ -16,18 +16,18 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.answers import LaterAnswer
-from penstock.broker.apis import Api
-from penstock.broker.config import BrokerConfig
-from penstock.broker.connection import Connection, Connections
-from penstock.broker.errors import ApiError
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.process import BrokerProcess
-from penstock.broker.quotas import ClientQuotas, Rate
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.answers import LaterAnswer
+from penstock_broker.apis import Api
+from penstock_broker.config import BrokerConfig
+from penstock_broker.connection import Connection, Connections
+from penstock_broker.errors import ApiError
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.process import BrokerProcess
+from penstock_broker.quotas import ClientQuotas, Rate
+from penstock_broker.wire.codec import Message
 from tests.support.api_keys import (
     ALTER_CLIENT_QUOTAS,
     API_VERSIONS,

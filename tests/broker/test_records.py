@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.batch import (
+from penstock_broker.batch import (
     InvalidBatchError,
     assign_offset,
     check_batch,
     check_produced,
     read_header,
 )
-from penstock.broker.records import (
+from penstock_broker.records import (
     EndTransactionMarker,
     LogRecord,
     encode_marker,
@@ -22,7 +22,7 @@ from penstock.broker.records import (
     read_records,
     record_times,
 )
-from penstock.wire.record_batches import HEADER_SIZE
+from penstock_broker.wire.record_batches import HEADER_SIZE
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 
 MAX = 1 << 20

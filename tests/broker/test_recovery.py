@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.batch import InvalidBatchError
-from penstock.broker.errors import BrokerError
-from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.clock import MockClock
+from penstock_broker.batch import InvalidBatchError
+from penstock_broker.common.clock import MockClock
+from penstock_broker.errors import BrokerError
+from penstock_broker.partition import HIGH_WATERMARK, Partition
 from tests.broker.test_cleaner import batches, clean, compacted, records_of, write
 from tests.broker.test_log import fill, open_partition, segments_in
 from tests.broker.test_partition import forget_clean_stop, offsets_of

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import read_header
-from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.partition import HIGH_WATERMARK, Partition
-from penstock.clock import MockClock
+from penstock_broker.batch import read_header
+from penstock_broker.common.clock import MockClock
+from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.partition import HIGH_WATERMARK, Partition
 from tests.broker.test_cleaner import end_transaction, in_transaction
 from tests.broker.test_log import fill, open_partition, segments_in
 from tests.broker.test_partition import forget_clean_stop, offsets_of, refused, sequenced
@@ -213,7 +213,7 @@ def test_a_stop_on_a_full_disk_loses_nothing(tmp_path: Path, monkeypatch: pytest
 
     partition: Partition = open_partition(tmp_path, **SMALL)
     partition.append(sequenced(0))
-    monkeypatch.setattr("penstock.broker.segment.os.replace", full)
+    monkeypatch.setattr("penstock_broker.segment.os.replace", full)
     fill(partition, 5)  # segments begin without the files of their predecessors
     partition.close()
     monkeypatch.undo()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import ApiError
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
-from penstock.clock import MockClock
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import ApiError
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from tests.broker.test_partition import batch
 
 

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 from tests.support.api_keys import (
     ADD_PARTITIONS_TO_TXN,
     API_VERSIONS,

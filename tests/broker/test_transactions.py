@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.batch import read_header
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import ApiError
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.producer_ids import ProducerIds
-from penstock.broker.records import LogRecord, encode_transactional_records, read_marker, read_records
-from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
-from penstock.broker.transaction_log import State, Transaction, TransactionLog, encode_value
-from penstock.broker.transactions import Producer, TransactionCoordinator
-from penstock.clock import MockClock
+from penstock_broker.batch import read_header
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import ApiError
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.producer_ids import ProducerIds
+from penstock_broker.records import LogRecord, encode_transactional_records, read_marker, read_records
+from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
+from penstock_broker.transaction_log import State, Transaction, TransactionLog, encode_value
+from penstock_broker.transactions import Producer, TransactionCoordinator
 
 TIMEOUT_MS = 10_000
 V1, V2 = 0, 2

@@ -29,6 +29,7 @@ from tests.host.support import InputRecord, wait_for
 from tests.support.client_quotas import limited
 from tests.support.loop_disk import LoopDisk
 from tests.support.lossy_proxy import COMMITS, LossyProxy
+from tests.support.sources import SOURCES
 
 STANDSTILL_SECONDS = 300.0
 """How long the application may go on without committing an epoch, or ending."""
@@ -308,7 +309,7 @@ class Chaos:
         arguments = json.dumps({**values, "orders": str(self._orders)})
         environment = {
             **self._processes.environment,
-            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}:{Path(__file__).parent / 'clock'}",
+            "PYTHONPATH": f"{SOURCES}:{_ROOT}:{Path(__file__).parent / 'clock'}",
             "PENSTOCK_CHAOS_CLOCK": str(self._clock),
             "SPARK_HOME": str(self._spark_home),
         }

@@ -13,6 +13,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from tests.support.sources import SOURCES
 
 _COMMAND_SECONDS = 300
 _ROOT = Path(__file__).parents[2]
@@ -60,7 +61,7 @@ class SavepointCommands:
     def _run(self, *arguments: str) -> None:
         ended = subprocess.run(
             [sys.executable, "-m", "penstock.cli.main", "savepoint", *arguments],
-            env={**os.environ, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"},
+            env={**os.environ, "PYTHONPATH": f"{SOURCES}:{_ROOT}"},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -16,7 +16,6 @@ import pytest
 from confluent_kafka import Consumer
 from typer.core import TyperGroup
 
-from penstock.broker.process import BrokerProcess
 from penstock.cli import main as commands
 from penstock.cli import records
 from penstock.cli.common import parsed_settings
@@ -28,6 +27,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.api import STATE_ELSEWHERE
 from penstock.record import TopicPartition
+from penstock_broker.process import BrokerProcess
 from tests.support.commands import Command, Ended, Run, penstock
 from tests.support.waiting import until
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.cli import dev
+from penstock_broker.process import BrokerProcess
 from tests.support.commands import Command, Run
 from tests.support.waiting import until
 from tests.transfers.topics import Sent, Topics

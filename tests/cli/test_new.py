@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.cli.main import command
 from penstock.cli.program import load_program
+from penstock_broker.process import BrokerProcess
 from tests.support.commands import Command, Run, penstock
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes
+from penstock_broker.process import BrokerProcess
 from tests.support.commands import Command, penstock
 from tests.support.ports import free_port
 from tests.support.waiting import until

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from crc32c import crc32c
 
-from penstock.broker.batch import BatchHeader
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher, ConfluentProducer, stalls
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptRecordError
 from penstock.record import TopicPartition
+from penstock_broker.batch import BatchHeader
 from tests.support.api_keys import FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.proxy import Proxy, batch_at

@@ -26,6 +26,7 @@ from tests.crash.kills import BROKER, LAYOUTS, SEEN, VICTIMS_AT_POINTS, Kill, Li
 from tests.crash.processes import END_SECONDS, MarkedProcesses, kill, spark_home, stands_still, start_program, victims
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord, OutputRecord, lines, wait_for
+from tests.support.sources import SOURCES
 
 OUTPUT_PARTITIONS = 3
 STANDSTILL_SECONDS = 400.0
@@ -158,7 +159,7 @@ class Application:
     def _start(self) -> subprocess.Popen[bytes]:
         environment = {
             **self._processes.environment,
-            "PYTHONPATH": f"{_ROOT / 'src'}:{self._directory}",
+            "PYTHONPATH": f"{SOURCES}:{self._directory}",
             "SPARK_HOME": str(spark_home(self._directory / "spark")),
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
             "PENSTOCK_CRASH_POINTS": " ".join(self._at_points),

@@ -19,7 +19,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.crash import power_program
 from tests.crash.application import JAVA_OPTIONS
 from tests.crash.processes import MarkedProcesses, spark_home, start_program
@@ -27,6 +27,7 @@ from tests.host.spark.support import SparkRunner
 from tests.host.support import OutputRecord, wait_for
 from tests.support.loop_disk import LoopDisk
 from tests.support.ports import free_port
+from tests.support.sources import SOURCES
 
 DISK_MEGABYTES = 512
 PARTITIONS = 2
@@ -107,7 +108,7 @@ class PowerTrial:
     def _start(self) -> None:
         environment = {
             **self._application.environment,
-            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}",
+            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
             "SPARK_HOME": str(spark_home(self._directory / "spark")),
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
         }

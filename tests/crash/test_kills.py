@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.testing import TopologyTestDriver
+from penstock_broker.process import BrokerProcess
 from tests.crash import program
 from tests.crash.application import Application, count
 from tests.crash.kills import LIVES, Life, sample

@@ -25,6 +25,7 @@ from tests.crash.test_kills import assert_strictly_growing, final_counts
 from tests.host.spark.support import SparkRunner
 from tests.host.support import TIMEOUT_SECONDS, lines, wait_for
 from tests.support.brokers import RunningBroker
+from tests.support.sources import SOURCES
 
 pytestmark = [
     pytest.mark.spark,
@@ -66,7 +67,7 @@ class Programs:
         directory.mkdir()
         environment = {
             **self.processes.environment,
-            "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}",
+            "PYTHONPATH": f"{SOURCES}:{_ROOT}",
             "SPARK_HOME": str(spark_home(self._directory / "spark")),
             "JDK_JAVA_OPTIONS": JAVA_OPTIONS,
             "PENSTOCK_CRASH_POINTS": crash_points,

@@ -19,15 +19,22 @@ from penstock.cli.main import command
 
 ROOT = Path(__file__).parents[2]
 
+BROKER_README = "packages/penstock-broker/README.md"
+
 PAGES = [
     str(page.relative_to(ROOT))
-    for page in (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md")), ROOT / "benchmarks" / "README.md")
+    for page in (
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        ROOT / "benchmarks" / "README.md",
+        ROOT / BROKER_README,
+    )
 ]
 """All pages of the site."""
 
 BLOCKS: Mapping[str, int] = {
     "README.md": 2,
-    "docs/broker.md": 2,
+    "docs/broker.md": 3,
     "docs/changing-a-topology.md": 1,
     "docs/coming-from/faust.md": 1,
     "docs/coming-from/java.md": 1,
@@ -56,6 +63,7 @@ BLOCKS: Mapping[str, int] = {
     "docs/tracing.md": 2,
     "docs/tutorial.md": 7,
     "docs/ui.md": 1,
+    BROKER_README: 3,
 }
 """How many Python blocks each page has; the tests of tests/docs and tests/host/spark/test_pages.py run all of them."""
 

@@ -12,9 +12,6 @@ from typing import Any
 import pytest
 
 from penstock import KeyValue, Processor, ProcessorContext, Record, StreamsBuilder, StreamsConfig, kip28
-from penstock.broker.apis import APIS
-from penstock.broker.faults import api_name
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config_providers import resolved
@@ -22,8 +19,12 @@ from penstock.metrics import MeasurableStat, MetricName, RecordingLevel
 from penstock.plan.partitioning import partition_for
 from penstock.serdes import Serdes
 from penstock.testing import MockProcessorContext, TopologyTestDriver
+from penstock_broker.apis import APIS
+from penstock_broker.faults import api_name
+from penstock_broker.process import BrokerProcess
 from tests.docs.pages import (
     BLOCKS,
+    BROKER_README,
     PAGES,
     ROOT,
     blocks,
@@ -39,7 +40,7 @@ SERDES = {"default.key.serde": STRING, "default.value.serde": DOUBLE}
 
 
 def test_every_block_has_a_test() -> None:
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / BROKER_README, *sorted((ROOT / "docs").rglob("*.md"))]
     found = {str(page.relative_to(ROOT)): len(blocks(str(page.relative_to(ROOT)))) for page in pages}
     assert {page: count for page, count in found.items() if count} == BLOCKS
 
@@ -301,11 +302,21 @@ def test_the_page_of_the_broker_lists_the_apis_that_are_served() -> None:
 
 
 def test_the_schema_registry_of_the_page_of_the_broker() -> None:
-    run_and_compare("docs/broker.md", 0, {"__name__": "page"})
+    run_and_compare("docs/broker.md", 1, {"__name__": "page"})
 
 
 def test_the_fixture_of_the_page_of_the_broker(tmp_path: Path) -> None:
-    (tmp_path / "test_orders.py").write_text(blocks("docs/broker.md")[1])
+    (tmp_path / "test_orders.py").write_text("\n".join(blocks("docs/broker.md")[number] for number in (0, 2)))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
-    assert "1 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_the_readme_of_the_broker(tmp_path: Path) -> None:
+    *tests, program = blocks(BROKER_README)
+    (tmp_path / "test_orders.py").write_text("\n".join(tests))
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path)
+    assert "2 passed" in ran.stdout, ran.stdout + ran.stderr
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert ran.stdout.startswith("127.0.0.1:")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-SOURCE = ROOT / "src" / "penstock"
+PACKAGES = (ROOT / "src" / "penstock", ROOT / "packages" / "penstock-broker" / "src" / "penstock_broker")
 
 RUN_CODE = {"cloudpickle", "dill", "jsonpickle", "marshal", "pickle", "runpy", "shelve", "yaml", "joblib"}
 """Modules whose readers may run code that stands in the data."""
@@ -72,8 +72,9 @@ def listed(heading: str, columns: int) -> set[tuple[str, ...]]:
 
 def found(modules: set[str]) -> set[tuple[str, str]]:
     return {
-        (str(path.relative_to(SOURCE)), inside)
-        for path in sorted(SOURCE.rglob("*.py"))
+        (str(path.relative_to(package if package.name == "penstock" else package.parent)), inside)
+        for package in PACKAGES
+        for path in sorted(package.rglob("*.py"))
         for module, inside in readers_of(ast.parse(path.read_text(encoding="utf-8")))
         if module in modules
     }

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.log_context import mark_log_records
 from penstock.plan.topology import Topology
+from penstock_broker.common.clock import Clock
 from tests.host.support import Program, Runner
 from tests.support.brokers import RunningBroker
 

@@ -20,11 +20,11 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import Host, StateQueries, StreamThreadExceptionResponse
 from penstock.plan.topology import Topology
 from penstock.record import Headers, TopicPartition
+from penstock_broker.common.clock import Clock
 from tests.support.waiting import WAIT_SECONDS, until
 
 TIMEOUT_SECONDS = WAIT_SECONDS

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.clock import SystemClock
+from penstock_broker.common.clock import SystemClock
 from tests.host.support import Runner, lines
 from tests.host.test_topologies import TEXT
 

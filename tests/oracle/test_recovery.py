@@ -21,7 +21,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock import StreamsConfig
-from penstock.clock import MockClock
 from penstock.errors import StreamsError
 from penstock.host.inline import InlineHost
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
@@ -33,6 +32,7 @@ from penstock.task.record_collector import SentRecord
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock.topic_names import why_illegal
+from penstock_broker.common.clock import MockClock
 from tests.oracle.interpreter import case_runner
 from tests.oracle.interpreter.settings import APPLICATION_ID, configuration
 from tests.oracle.interpreter.values import headers_from_json

@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 from packaging.requirements import Requirement
 
+import penstock
+import penstock_broker
 from penstock.extras import DISTRIBUTION
 
 ROOT: Final = Path(__file__).parents[2]
@@ -29,7 +31,7 @@ _INSTALLED: Final = re.compile(
 
 def texts() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each file of the repository that has texts for users."""
-    directories = ("src", "docs", "deploy", "examples", "scripts", "benchmarks", "tests", ".ci")
+    directories = ("src", "packages", "docs", "deploy", "examples", "scripts", "benchmarks", "tests", ".ci")
     files = (path for name in directories for path in sorted((ROOT / name).rglob("*")) if path != Path(__file__))
     for path in (*files, *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "requirements.lock"):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -72,6 +74,12 @@ def test_what_installs_the_other_project_is_found(text: str) -> None:
 )
 def test_what_installs_this_project_is_not(text: str) -> None:
     assert not _INSTALLED.search(text)
+
+
+def test_both_distributions_have_one_version() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert f"penstock-broker=={penstock_broker.__version__}" in project["dependencies"]
+    assert penstock_broker.__version__ == penstock.__version__
 
 
 def test_the_messages_name_the_distribution_of_the_project() -> None:

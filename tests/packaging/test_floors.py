@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.packaging.test_wheel import BROKER, WORD_COUNT
+from tests.packaging.test_wheel import BROKER, BROKER_PROJECT, WORD_COUNT
 from tests.support.other_spark import environment, require
+from tests.support.sources import SOURCES
 
 pytestmark = pytest.mark.packaging
 
@@ -36,13 +37,15 @@ with EmbeddedBroker() as broker:
 
 def floors() -> list[str]:
     """Return the oldest version of each package that Penstock requires."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    found = []
-    for requirement in map(Requirement, project["dependencies"]):
-        [floor] = requirement.specifier
-        assert floor.operator == ">="
-        found.append(f"{requirement.name}=={floor.version}")
-    return found
+    found = set()
+    for project in (ROOT, BROKER_PROJECT):
+        declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+        for requirement in map(Requirement, declared):
+            [floor] = requirement.specifier
+            if requirement.name != "penstock-broker":  # of the same version, and in this repository
+                assert floor.operator == ">="
+                found.add(f"{requirement.name}=={floor.version}")
+    return sorted(found)
 
 
 @pytest.mark.timeout(1800)  # the first time they are downloaded
@@ -50,7 +53,7 @@ def test_the_oldest_packages_run_a_word_count_a_broker_and_the_threads_host(tmp_
     oldest = floors()
     digest = hashlib.sha256("\n".join(oldest).encode()).hexdigest()[:12]
     surroundings = {**environment(require(f"floors-{digest}", *oldest))}
-    surroundings["PYTHONPATH"] += f":{ROOT / 'src'}"
+    surroundings["PYTHONPATH"] += f":{SOURCES}"
     for program, printed in ((WORD_COUNT, "2\n"), (BROKER, "0\n"), (THREADS, "ended\n")):
         ran = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path)],

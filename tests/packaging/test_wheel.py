@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 pytestmark = pytest.mark.packaging
 
 ROOT = Path(__file__).parents[2]
+BROKER_PROJECT = ROOT / "packages" / "penstock-broker"
 
 WORD_COUNT = """
 from penstock import *
@@ -86,18 +87,25 @@ UNIT_TESTS = ("tests/host/test_committing.py", *(f"tests/host/threads/test_{name
 """The tests of the threads host that need no broker."""
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory of installed packages with the wheel and what it requires."""
-    directory = tmp_path_factory.mktemp("wheel")
+def built_wheel(project: Path, directory: Path) -> Path:
+    """Build the wheel of `project` in `directory`, and return it."""
+    before = set(directory.glob("*.whl"))
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(directory)],
-        cwd=ROOT, check=True, capture_output=True,
+        cwd=project, check=True, capture_output=True,
     )  # fmt: skip
+    [wheel] = set(directory.glob("*.whl")) - before
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of installed packages with both wheels and what they require."""
+    directory = tmp_path_factory.mktemp("wheel")
     site = directory / "site"
-    [wheel] = directory.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
+    for project in (BROKER_PROJECT, ROOT):
+        with zipfile.ZipFile(built_wheel(project, directory)) as archive:
+            archive.extractall(site)
     [metadata] = site.glob("penstock_streams-*.dist-info")
     for each in required(Distribution.at(metadata)):
         link(each, site)

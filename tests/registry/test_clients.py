@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka.schema_registry import Schema, SchemaReference, SchemaRegistryClient
 from confluent_kafka.schema_registry.error import SchemaRegistryError
 
-from penstock.broker.errors import BrokerError
-from penstock.broker.process import BrokerProcess
 from penstock.testing import EmbeddedBroker
+from penstock_broker.errors import BrokerError
+from penstock_broker.process import BrokerProcess
 
 
 def record(**fields: Any) -> str:

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.errors import BrokerError
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.records import LogRecord, encode_records
-from penstock.broker.topics import TopicRegistry
-from penstock.clock import MockClock
 from penstock.registry.operations import LEVEL, Registry
 from penstock.registry.schemas import RefusedRequestError, Schema
 from penstock.registry.server import serving
 from penstock.registry.subjects import Subjects
 from penstock.registry.topic import NAME, Key, SchemasTopic
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import BrokerError
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.records import LogRecord, encode_records
+from penstock_broker.topics import TopicRegistry
 
 _MEMORY: Final = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
@@ -193,7 +193,7 @@ def test_a_change_that_cannot_be_written_is_not_answered(tmp_path: Path, monkeyp
             raise OSError(28, "No space left on device")
 
         with monkeypatch.context() as patched:
-            patched.setattr("penstock.broker.log.Log.append", full)
+            patched.setattr("penstock_broker.log.Log.append", full)
             with pytest.raises(RefusedRequestError, match="No space left"):
                 asyncio.run(registry.register("s", Schema(schema=TEXTS[0])))
         assert registry.state().names() == []

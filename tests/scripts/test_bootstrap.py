@@ -89,7 +89,9 @@ def clone(tmp_path: Path) -> Path:
         (tmp_path / "scripts").mkdir(exist_ok=True)
         shutil.copy(SCRIPTS / name, tmp_path / "scripts" / name)
     (tmp_path / "requirements.lock").write_text("")
-    (tmp_path / "pyproject.toml").write_text("")
+    for project in (tmp_path, tmp_path / "packages" / "penstock-broker"):
+        project.mkdir(parents=True, exist_ok=True)
+        (project / "pyproject.toml").write_text("")
     return tmp_path
 
 

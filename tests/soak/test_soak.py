@@ -19,17 +19,18 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
+from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.soak import program
 from tests.soak.figures import MIB, figures_of, growth
 from tests.soak.visitors import Visitors
 from tests.support.ports import free_port
+from tests.support.sources import SOURCES
 
 MINUTES = float(os.environ.get("PENSTOCK_SOAK_MINUTES") or 5)
 HOST = os.environ.get("PENSTOCK_SOAK_HOST") or "threads"
@@ -75,7 +76,7 @@ class Soak:
         with self._log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(Path(program.__file__)), json.dumps(self._config(port))],
-                env={**os.environ, "PYTHONPATH": f"{_ROOT / 'src'}:{_ROOT}"},
+                env={**os.environ, "PYTHONPATH": f"{SOURCES}:{_ROOT}"},
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=output,

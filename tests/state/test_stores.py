@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, InvalidStateStoreError, StreamsError
-from penstock.log_limits import forget_lines
 from penstock.metrics.host_metrics import ITERATOR_DURATION as DURATION
 from penstock.metrics.host_metrics import OLDEST_ITERATOR, OPEN_ITERATORS
 from penstock.metrics.measurements import NOTHING, Measurement
@@ -30,6 +29,7 @@ from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
 from penstock.state.stores import Stores
 from penstock.state.suppliers import KeyValueBytesStoreSupplier
+from penstock_broker.common.log_limits import forget_lines
 
 TEXT = Serdes.string()
 CONFIG = StreamsConfig({"application.id": "app"}, environment={})

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import RealKafka, require_kafka
 
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from confluent_kafka.admin import AdminClient
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import RealKafka
 from tests.support.ports import free_port
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from penstock.broker.groups.timers import Timers
-from penstock.clock import MockClock
+from penstock_broker.common.clock import MockClock
+from penstock_broker.groups.timers import Timers
 
 
 class ManualTimers(Timers):

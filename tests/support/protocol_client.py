@@ -9,9 +9,9 @@ from typing import Any, Final, Self
 
 from kio.index import load_request_schema, load_response_schema
 
-from penstock.broker.apis import APIS
-from penstock.wire.codec import Message, entity_codec, is_flexible
-from penstock.wire.primitives import Cursor, Sink
+from penstock_broker.apis import APIS
+from penstock_broker.wire.codec import Message, entity_codec, is_flexible
+from penstock_broker.wire.primitives import Cursor, Sink
 from tests.support.api_keys import API_VERSIONS
 
 TIMEOUT_SECONDS: Final = 60

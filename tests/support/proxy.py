@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, Self
 
-from penstock.broker.batch import BatchHeader, read_header
-from penstock.wire.record_batches import HEADER_SIZE
+from penstock_broker.batch import BatchHeader, read_header
+from penstock_broker.wire.record_batches import HEADER_SIZE
 from tests.support import api_keys
 
 Change = Callable[[int, bytes], bytes | None]

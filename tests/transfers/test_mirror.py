@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.cli import mirror as cli_mirror
 from penstock.host.crashpoints import TRANSFER_POINTS
+from penstock_broker.process import BrokerProcess
 from tests.support.brokers import KEEPS_RECORDS
 from tests.support.commands import Command, Run, penstock
 from tests.support.ports import free_port

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from penstock import Serdes, StreamsBuilder
-from penstock.broker.process import BrokerProcess
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import ErrorHandlerContext, LogAndContinueProcessingExceptionHandler
@@ -26,6 +25,7 @@ from penstock.transfers.redrive import (
     inspect_letters,
     read_dead_letter,
 )
+from penstock_broker.process import BrokerProcess
 from tests.support.commands import Run, penstock
 from tests.transfers.topics import Sent, Topics
 

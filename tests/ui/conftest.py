@@ -9,7 +9,6 @@ import pytest
 from starlette.testclient import TestClient
 
 from penstock import KafkaStreams, Materialized, Serdes, StreamsBuilder, Topology
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError, StreamsError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
@@ -21,6 +20,7 @@ from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.ui.answers import Answers
 from penstock.ui.observer import Observer
 from penstock.ui.routes import application
+from penstock_broker.common.clock import MockClock
 from tests.support.answers import check_answer
 from tests.test_streams import TestHost
 

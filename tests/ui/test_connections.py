@@ -14,10 +14,10 @@ import pytest
 
 from penstock import KafkaStreams
 from penstock.application.open_connections import HEAD_BYTES, OpenConnections
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.ui import routes
 from penstock.ui.server import UiServer
+from penstock_broker.common.clock import MockClock
 from tests.support.waiting import until
 from tests.ui.conftest import CONFIG, UiHost, word_count
 

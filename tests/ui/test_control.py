@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from penstock.broker.process import BrokerProcess
 from penstock.errors import StreamsError
 from penstock.host.api import State
 from penstock.record import ConsumerRecord
@@ -20,6 +19,7 @@ from penstock.transfers.redrive import DeadLetter, KeptLetter, Redrive
 from penstock.ui.answers import Answers
 from penstock.ui.control import UNREAD_MS, Control
 from penstock.ui.routes import application
+from penstock_broker.process import BrokerProcess
 from tests.support.answers import check_answer
 from tests.support.commands import Run
 from tests.support.waiting import until

@@ -18,9 +18,9 @@ from kio.index import load_request_schema, load_response_schema
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from penstock.broker.apis import APIS
-from penstock.wire.codec import LazyArray, Message, entity_codec, request_decoder, response_encoder
-from penstock.wire.primitives import Cursor, MalformedMessageError, OversizedMessageError, Sink
+from penstock_broker.apis import APIS
+from penstock_broker.wire.codec import LazyArray, Message, entity_codec, request_decoder, response_encoder
+from penstock_broker.wire.primitives import Cursor, MalformedMessageError, OversizedMessageError, Sink
 from tests.support.api_keys import METADATA
 
 VERSIONS = [

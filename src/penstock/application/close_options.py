@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Final
 
-from penstock.durations import Duration, milliseconds
+from penstock_broker.common.durations import Duration, milliseconds
 
 DEFAULT_CLOSE_TIMEOUT_MS: Final = 60_000
 """How long `close` waits by default."""

@@ -24,12 +24,9 @@ from penstock.application.close_options import DEFAULT_CLOSE_TIMEOUT_MS, CloseOp
 from penstock.application.loading import current_refusal
 from penstock.application.program_end import FORGOTTEN, ended_with, is_in_a_test
 from penstock.application.uncaught_errors import StreamsUncaughtExceptionHandler, UncaughtError, UncaughtErrors
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
-from penstock.forks import stay_in_this_process
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
 from penstock.host.directories import application_path
 from penstock.host.progress import late_end
@@ -38,6 +35,9 @@ from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.termination import terminating
+from penstock_broker.common.clock import SystemClock
+from penstock_broker.common.durations import Duration, milliseconds
+from penstock_broker.common.forks import stay_in_this_process
 
 if TYPE_CHECKING:
     from penstock.application.comparison import Compare

@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
-from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
-from penstock.log_limits import limit_rate
+from penstock_broker.common.clock import elapsed_milliseconds
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

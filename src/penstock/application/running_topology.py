@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from penstock import __version__
 from penstock.application.store_view import StoreView
 from penstock.application.tap import Tap
-from penstock.durations import Duration, milliseconds
 from penstock.errors import StreamsError, StreamsNotStartedError, StreamsStoppedError, UnsupportedOperationError
 from penstock.host.api import Host, Staleness, State, StateQueries, StoreSize, TaskMetadata
 from penstock.metrics import Metric, MetricName, RecordingLevel
@@ -27,6 +26,7 @@ from penstock.state.query.metadata import KeyQueryMetadata, LagInfo, StreamsMeta
 from penstock.state.query.queryable import StoreQueryParameters, StoreTableType
 from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.durations import Duration, milliseconds
 
 _ANSWERING: Final = frozenset((State.CREATED, State.RUNNING, State.REBALANCING))
 """The states in which stores may be read."""

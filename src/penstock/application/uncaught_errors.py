@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from traceback import format_exception, format_exception_only
 from typing import Final
 
-from penstock.clock import SystemClock
 from penstock.errors import StreamsError
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.record import FailedRecord
+from penstock_broker.common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.server import run
 from penstock.cli.common import DEFAULT_PORT, Verbose, err, set_verbose
 from penstock.config import StreamsConfig
+from penstock_broker.config import BrokerConfig
+from penstock_broker.server import run
 
 _REGISTRY_PORT: Final = 8081
 """The port of Confluent's schema registry."""

@@ -46,7 +46,8 @@ def set_verbose(verbose: bool) -> None:
     # What other packages log while they are interrupted helps nobody: the command reports what happened.
     level = logging.INFO if verbose else logging.CRITICAL + 1
     logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", force=True)
-    logging.getLogger("penstock").setLevel(logging.DEBUG if verbose else logging.WARNING)
+    for package in ("penstock", "penstock_broker"):
+        logging.getLogger(package).setLevel(logging.DEBUG if verbose else logging.WARNING)
     logging.getLogger("penstock.client.librdkafka").propagate = verbose
 
 

@@ -22,7 +22,6 @@ import typer
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from penstock.broker.process import BrokerProcess
 from penstock.cli.common import Verbose, err, out, set_verbose
 from penstock.cli.demo_view import DemoView, WordCounts
 from penstock.cli.program import Program, load_program
@@ -39,6 +38,7 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.streams import KafkaStreams
 from penstock.termination import terminating
+from penstock_broker.process import BrokerProcess
 
 INPUT: Final = "plaintext-input"
 OUTPUT: Final = "word-count-output"

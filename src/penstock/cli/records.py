@@ -17,11 +17,11 @@ from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig, did_you_mean
-from penstock.durations import LATEST_MS
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
 from penstock.topic_names import why_illegal
+from penstock_broker.common.durations import LATEST_MS
 
 _POLL_MS = 200
 _POLL_RECORDS = 1000

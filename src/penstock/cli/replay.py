@@ -17,6 +17,7 @@ import orjson
 import typer
 
 import penstock
+import penstock_broker
 from penstock.application.store_entries import plain
 from penstock.cli.common import FAILED, AsJson, Settings, Verbose, err, parsed_settings, print_json, set_verbose
 from penstock.cli.program import load_program
@@ -31,7 +32,10 @@ from penstock.serdes import Serde
 from penstock.task.stream_task import StreamTask
 
 _NOT_OF_THE_USER: Final = tuple(
-    {str(Path(penstock.__file__).parent), *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))}
+    {
+        *(str(Path(str(package.__file__)).parent) for package in (penstock, penstock_broker)),
+        *map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")),
+    }
 )
 
 

@@ -13,8 +13,6 @@ import typer
 
 from penstock.application.life import ApplicationLife
 from penstock.background import in_background
-from penstock.broker.errors import BrokerError
-from penstock.broker.process import BrokerProcess
 from penstock.cli.broker import DataDir, Port, default_data_directory
 from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import (
@@ -39,6 +37,8 @@ from penstock.host.open import check_host
 from penstock.host.switching import switch_threads_often
 from penstock.host.topics import named_topics
 from penstock.termination import terminating
+from penstock_broker.errors import BrokerError
+from penstock_broker.process import BrokerProcess
 
 DEFAULT_UI_PORT: Final = 8090
 """The port of `penstock run --ui`."""

@@ -11,11 +11,11 @@ from typing import Any, overload
 
 from penstock.dsl.arguments import by_position, check_serdes
 from penstock.dsl.options import STORE_TYPES
-from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.plan.subtopology import StreamPartitioner
 from penstock.serdes import Serde
 from penstock.state.suppliers import WindowBytesStoreSupplier
+from penstock_broker.common.durations import Duration, milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar, overload
 
 from penstock.dsl.arguments import by_name_hint, by_position, check_fits, check_serdes, is_function
 from penstock.dsl.type_variables import KR, VR, K, V
-from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.plan.offset_reset import OffsetReset, check_offset_reset
 from penstock.plan.subtopology import StreamPartitioner
@@ -25,6 +24,7 @@ from penstock.state.suppliers import (
     StoreSupplier,
     VersionedBytesStoreSupplier,
 )
+from penstock_broker.common.durations import Duration, milliseconds
 
 STORE_TYPES = ("in_memory", "rocksdb")
 

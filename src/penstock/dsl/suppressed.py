@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from penstock.durations import Duration, milliseconds
 from penstock.plan.names import check_name
 from penstock.windows import LONG_MAX
+from penstock_broker.common.durations import Duration, milliseconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar, over
 
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.keys import check_client_keys
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.extras import load
@@ -29,6 +28,7 @@ from penstock.processor.api import Processor, ProcessorSupplier, SimpleSupplier
 from penstock.record import Headers, Record, TopicPartition
 from penstock.serdes import Serde
 from penstock.tabular import Tabular
+from penstock_broker.common.clock import SystemClock
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
@@ -35,6 +34,7 @@ from penstock.task.idling import InputWait
 from penstock.task.punctuation import LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock_broker.common.clock import Clock, SystemClock
 
 PARTITION = 0
 

@@ -18,12 +18,12 @@ from penstock.exception_handlers import (
     Response,
     Result,
 )
-from penstock.log_limits import limit_rate
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.plan.user_lines import made_at
 from penstock.record import NO_METADATA, PartitionBatch, RecordBatch
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

@@ -22,9 +22,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from penstock import __version__
 from penstock.config import StreamsConfig
 from penstock.log_context import current_work
-from penstock.log_limits import limit_rate
 from penstock.otel.setup import set_up
 from penstock.record import RecordBatch, TopicPartition
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.config.offset_reset import BY_DURATION, EARLIEST, LATEST, NONE, duration_of
-from penstock.durations import Duration, milliseconds
+from penstock_broker.common.durations import Duration, milliseconds
 
 
 class OffsetReset(str):

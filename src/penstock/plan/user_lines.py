@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 _OWN = __name__.partition(".")[0]
-_NOT_CALLED = frozenset((_OWN, "pyspark", "py4j"))
+_NOT_CALLED = frozenset((_OWN, "penstock_broker", "pyspark", "py4j"))
 """Packages that call the functions of users."""
 _LINES = 8
 

@@ -14,12 +14,12 @@ from typing import Any, Generic, Protocol
 
 from typing_extensions import TypeVar
 
-from penstock.durations import Duration
 from penstock.metrics import StreamsMetrics
 from penstock.metrics.drop_reasons import DropReason
 from penstock.record import Int64Array, Record, RecordBatch, RecordMetadata, TopicPartition
 from penstock.serdes import Serde
 from penstock.state.api import RecordContext, StoreBuilder
+from penstock_broker.common.durations import Duration
 
 
 class PunctuationType(Enum):

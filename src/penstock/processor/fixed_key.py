@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
-from penstock.durations import Duration
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import (
     Cancellable,
@@ -25,6 +24,7 @@ from penstock.processor.api import (
 from penstock.record import Headers, Record, RecordMetadata
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
+from penstock_broker.common.durations import Duration
 
 K = TypeVar("K")
 V = TypeVar("V")

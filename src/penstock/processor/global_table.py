@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import Any, cast
 
-from penstock.log_limits import limit_rate
 from penstock.metrics.drop_reasons import DropReason
 from penstock.processor.api import EngineContext, Processor, ProcessorContext
 from penstock.record import Record, ValueAndTimestamp
 from penstock.state.api import KeyValueStore
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.clock import SystemClock
 from penstock.errors import StreamsError
-from penstock.log_limits import limit_rate
 from penstock.record import ConsumerRecord
+from penstock_broker.common.clock import SystemClock
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

@@ -7,15 +7,15 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from penstock.broker.errors import BrokerError
-from penstock.broker.topics import TopicRegistry
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.registry.operations import Registry
 from penstock.registry.routes import application
 from penstock.registry.schemas import RefusedRequestError
 from penstock.registry.topic import SchemasTopic
 from penstock.ui.connections import BoundedServer
+from penstock_broker.common.clock import Clock
+from penstock_broker.errors import BrokerError
+from penstock_broker.topics import TopicRegistry
 
 
 @asynccontextmanager

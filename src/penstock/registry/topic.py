@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.broker.batch import read_header
-from penstock.broker.errors import ApiError, BrokerError
-from penstock.broker.records import LogRecord, encode_records, read_records
-from penstock.broker.topics import Topic, TopicRegistry
-from penstock.clock import Clock
-from penstock.log_limits import limit_rate
 from penstock.registry.schemas import RefusedRequestError
+from penstock_broker.batch import read_header
+from penstock_broker.common.clock import Clock
+from penstock_broker.common.log_limits import limit_rate
+from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.records import LogRecord, encode_records, read_records
+from penstock_broker.topics import Topic, TopicRegistry
 
 NAME: Final = "_schemas"
 """Name of the topic."""

@@ -27,7 +27,6 @@ from weakref import WeakSet
 
 import rocksdict
 
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError, LockError, ProcessorStateError, StreamsError
 from penstock.metrics.measurements import Measurement
@@ -36,6 +35,7 @@ from penstock.state.api import BaseView, Changes
 from penstock.state.layouts import after_prefix
 from penstock.state.rocksdb_measurements import Statistics, properties
 from penstock.state.rocksdb_options import RocksDBConfigSetter
+from penstock_broker.common.clock import SystemClock
 
 BLOCK_CACHE_BYTES = 50 << 20
 WRITE_BUFFER_BYTES = 16 << 20

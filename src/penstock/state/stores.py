@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.durations import Duration, milliseconds
 from penstock.serdes import Serde
 from penstock.state.api import StoreBuilder
 from penstock.state.suppliers import (
@@ -15,6 +14,7 @@ from penstock.state.suppliers import (
     VersionedBytesStoreSupplier,
     WindowBytesStoreSupplier,
 )
+from penstock_broker.common.durations import Duration, milliseconds
 
 
 class Stores:

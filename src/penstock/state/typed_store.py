@@ -13,13 +13,13 @@ from functools import partial
 from typing import Any, ClassVar, NoReturn, Self, cast
 
 from penstock.errors import InvalidStateStoreError
-from penstock.log_limits import limit_rate
 from penstock.metrics.observer import TaskObserver
 from penstock.record import Headers, Int64Array, KeyValue
 from penstock.serdes import Serde
 from penstock.state.api import BufferedBytesStore, BytesStore, CachingBytesStore, FlushListener
 from penstock.state.guarded import Guard, GuardedReads
 from penstock.state.state_serdes import StateSerdes
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

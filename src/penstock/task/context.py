@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
@@ -26,6 +25,7 @@ from penstock.serdes.api import missing_serde
 from penstock.state.api import EngineStore, RecordContext, StateStore
 from penstock.task.punctuation import MINIMUM_INTERVAL_MS, Schedule, Schedules, check_schedule
 from penstock.task.taps import TappedRecord, Taps
+from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
 
 
 class SourceRecords:

@@ -26,7 +26,6 @@ from penstock.exception_handlers import (
     Result,
     SerializationExceptionOrigin,
 )
-from penstock.log_limits import limit_rate
 from penstock.metrics.drop_reasons import DropReason
 from penstock.notebook import value_text
 from penstock.plan.user_lines import failing_line
@@ -36,6 +35,7 @@ from penstock.processor.value_transformer import ValueTransformerWithKey
 from penstock.record import NO_METADATA, ConsumerRecord, FailedRecord, Record, RecordMetadata
 from penstock.task.context import TaskContext
 from penstock.task.record_sender import RecordSender
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

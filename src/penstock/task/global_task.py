@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.config import StreamsConfig
-from penstock.durations import Duration
 from penstock.errors import StreamsError, UnsupportedOperationError
 from penstock.exception_handlers import DeserializationExceptionHandler
 from penstock.metrics.drop_reasons import by_place
@@ -28,6 +27,7 @@ from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import LivingSchedules
 from penstock.task.record_collector import RecordCollector
 from penstock.task.record_sender import RecordSender
+from penstock_broker.common.durations import Duration
 
 GLOBAL_TASK_ID = "-1_-1"
 

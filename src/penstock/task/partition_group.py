@@ -25,7 +25,6 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from penstock.durations import timestamp_ms
 from penstock.errors import StreamsError
 from penstock.metrics.drop_reasons import DropReason
 from penstock.plan.user_lines import function_line
@@ -49,6 +48,7 @@ from penstock.task.error_handling import failed_record, told_cause
 from penstock.task.priority_queue import PriorityQueue
 from penstock.task.processor_topology import SourceNode
 from penstock.task.queue_order import in_turns
+from penstock_broker.common.durations import timestamp_ms
 
 
 class Run(NamedTuple):

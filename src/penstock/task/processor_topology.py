@@ -19,7 +19,6 @@ import numpy as np
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, TaskCorruptedError, TaskMigratedError
 from penstock.exception_handlers import ProducerRecord, SerializationExceptionOrigin
-from penstock.log_limits import limit_rate
 from penstock.metrics.drop_reasons import DropReason
 from penstock.metrics.observer import TaskObserver
 from penstock.plan.serde_check import node_serde
@@ -46,6 +45,7 @@ from penstock.task.record_sender import RecordSender
 from penstock.task.shared_values import SharedValues
 from penstock.topic_names import why_illegal
 from penstock.windows import Windowed
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

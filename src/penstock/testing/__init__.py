@@ -10,20 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.clock import MockClock
     from penstock.testing.driver import TopologyTestDriver
-    from penstock.testing.embedded_broker import EmbeddedBroker
     from penstock.testing.mock_context import CapturedForward, CapturedPunctuator, MockProcessorContext
     from penstock.testing.record import TestRecord
     from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
     from penstock.testing.topics import TestInputTopic, TestOutputTopic
+    from penstock_broker.common.clock import MockClock
+    from penstock_broker.embedded_broker import EmbeddedBroker
 
 _MODULE_OF: Final = {
     "CapturedForward": "penstock.testing.mock_context",
     "CapturedPunctuator": "penstock.testing.mock_context",
-    "EmbeddedBroker": "penstock.testing.embedded_broker",
+    "EmbeddedBroker": "penstock_broker.embedded_broker",
     "KeyValueStoreFacade": "penstock.testing.store_views",
-    "MockClock": "penstock.clock",
+    "MockClock": "penstock_broker.common.clock",
     "MockProcessorContext": "penstock.testing.mock_context",
     "TestInputTopic": "penstock.testing.topics",
     "TestOutputTopic": "penstock.testing.topics",

@@ -14,11 +14,8 @@ from types import TracebackType
 from typing import Any
 
 from penstock.client.keys import check_client_keys
-from penstock.clock import MockClock, SystemClock
 from penstock.config import StreamsConfig, keys_of
-from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.host.inline import InlineHost, ProducedRecord
-from penstock.log_limits import forget_lines
 from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.plan.topology import Topology, built_topology
@@ -32,6 +29,9 @@ from penstock.state.window_store import TypedTimestampedWindowStore, TypedWindow
 from penstock.testing.store_views import KeyValueStoreFacade, WindowStoreFacade
 from penstock.testing.topic_serdes import TopicSerdes
 from penstock.testing.topics import TestInputTopic, TestOutputTopic
+from penstock_broker.common.clock import MockClock, SystemClock
+from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
+from penstock_broker.common.log_limits import forget_lines
 
 DEFAULT_APPLICATION_ID = "topology-test-driver"
 

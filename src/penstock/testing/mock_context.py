@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.durations import Duration, milliseconds, timestamp_ms
 from penstock.exception_handlers import ProducerRecord
 from penstock.metrics import StreamsMetrics
 from penstock.processor.api import PunctuationType, Punctuator
@@ -22,6 +21,7 @@ from penstock.state.api import RecordContext, StateStore, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
+from penstock_broker.common.durations import Duration, milliseconds, timestamp_ms
 
 DEFAULT_APPLICATION_ID = "mock-processor-context"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from penstock.durations import timestamp_ms
 from penstock.record import Headers
+from penstock_broker.common.durations import timestamp_ms
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
-from penstock.durations import Duration, milliseconds
 from penstock.extras import load
 from penstock.host.inline import ProducedRecord
 from penstock.notebook import Forms, table
@@ -13,6 +12,7 @@ from penstock.record import Headers, KeyValue, checked_headers
 from penstock.serdes import Serde
 from penstock.tabular import Tabular
 from penstock.testing.record import TestRecord
+from penstock_broker.common.durations import Duration, milliseconds
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,11 +16,11 @@ import orjson
 
 from penstock.client.api import Admin, GroupIdentity, NewTopic, RefusedOutputError
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentTransactionalProducer
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError, StreamsError
 from penstock.host.crashpoints import crash_point
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.common.clock import SystemClock
 
 MIRROR: Final = "penstock-mirror-"
 REDRIVE: Final = "penstock-redrive-"

@@ -18,14 +18,14 @@ from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
 from penstock.application.tap import Tap
 from penstock.background import in_background
-from penstock.clock import SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
 from penstock.extras import load
 from penstock.host.api import State
-from penstock.log_limits import limit_rate
 from penstock.transfers.redrive import RedriveOptions, redrive
+from penstock_broker.common.clock import SystemClock, elapsed_milliseconds
+from penstock_broker.common.log_limits import limit_rate
 
 _log = logging.getLogger(__name__)
 _refusals = logging.getLogger(f"{__name__}.refusals")

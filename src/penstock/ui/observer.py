@@ -12,14 +12,14 @@ from typing import Any, Final, NamedTuple
 
 from penstock.application.life import ApplicationLife
 from penstock.application.running_topology import RunningTopology
-from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.errors import StreamsError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
-from penstock.log_limits import limit_rate
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import OUTPUT_AGE
 from penstock.ui import history
 from penstock.ui.history import History, Point
+from penstock_broker.common.clock import Clock, SystemClock, elapsed_milliseconds
+from penstock_broker.common.log_limits import limit_rate
 
 _failures = logging.getLogger(f"{__name__}.failures")
 limit_rate(_failures, up_to=logging.ERROR)  # each look may fail for the same reason

@@ -22,7 +22,6 @@ from starlette.routing import Route
 
 from penstock.application.prometheus import exposition
 from penstock.background import in_background
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import (
     InvalidStateStorePartitionError,
     SerializationError,
@@ -31,7 +30,6 @@ from penstock.errors import (
     UnknownTopologyError,
     UnsupportedOperationError,
 )
-from penstock.log_limits import limit_rate
 from penstock.ui import schema
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError, Target
@@ -42,6 +40,8 @@ from penstock.ui.pages.control import outcome_of
 from penstock.ui.pages.layout import Page, static_file
 from penstock.ui.pages.topology import picture
 from penstock.ui.parameters import Parameters, WrongParameterError, number, selection
+from penstock_broker.common.clock import elapsed_milliseconds
+from penstock_broker.common.log_limits import limit_rate
 
 T = TypeVar("T")
 

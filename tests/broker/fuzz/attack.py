@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from penstock.broker.process import LOG_NAME, BrokerProcess
+from penstock_broker.process import LOG_NAME, BrokerProcess
 from tests.broker.fuzz.corpus import record
 from tests.broker.fuzz.healthy import Healthy, check_records
 from tests.broker.fuzz.mutations import mutated

@@ -26,9 +26,9 @@ from confluent_kafka.admin import (
 )
 from confluent_kafka.cimpl import KafkaException
 
-from penstock.broker.apis import APIS
-from penstock.wire.codec import entity_codec
-from penstock.wire.primitives import Sink
+from penstock_broker.apis import APIS
+from penstock_broker.wire.codec import entity_codec
+from penstock_broker.wire.primitives import Sink
 from tests.support.protocol_client import ProtocolClient, load_request_schema
 
 WAIT = 20

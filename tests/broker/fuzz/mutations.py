@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from crc32c import crc32c
 
-from penstock.broker.apis import APIS
-from penstock.wire.codec import Message, entity_codec, is_flexible
-from penstock.wire.primitives import INT16, Cursor, Sink
+from penstock_broker.apis import APIS
+from penstock_broker.wire.codec import Message, entity_codec, is_flexible
+from penstock_broker.wire.primitives import INT16, Cursor, Sink
 from tests.support.protocol_client import load_request_schema
 
 NUMBERS: Final = (

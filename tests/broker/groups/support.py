@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from penstock.broker.config import BrokerConfig
-from penstock.broker.groups.coordinator import GroupCoordinator
-from penstock.broker.groups.offsets import CommittedOffset
-from penstock.broker.metadata_store import MetadataStore
-from penstock.broker.records import EndTransactionMarker, encode_marker
-from penstock.broker.topics import OFFSETS_TOPIC, TopicRegistry
-from penstock.clock import MockClock
+from penstock_broker.common.clock import MockClock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.groups.coordinator import GroupCoordinator
+from penstock_broker.groups.offsets import CommittedOffset
+from penstock_broker.metadata_store import MetadataStore
+from penstock_broker.records import EndTransactionMarker, encode_marker
+from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from tests.support.manual_timers import ManualTimers
 
 DAY_MS = 24 * 60 * 60_000

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.broker.groups.assignment import Assignment
-from penstock.broker.groups.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
+from penstock_broker.groups.assignment import Assignment
+from penstock_broker.groups.assignors import ASSIGNORS, Subscriber, assign_range, assign_uniform
 
 TOPICS = [uuid.UUID(int=number) for number in range(1, 4)]
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from penstock.broker.errors import ApiError
-from penstock.broker.groups.classic.joining import JoinRequest
-from penstock.broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
-from penstock.broker.groups.group import MemberIdentity
-from penstock.broker.topics import OFFSETS_TOPIC
-from penstock.wire.codec import Message
+from penstock_broker.errors import ApiError
+from penstock_broker.groups.classic.joining import JoinRequest
+from penstock_broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
+from penstock_broker.groups.group import MemberIdentity
+from penstock_broker.topics import OFFSETS_TOPIC
+from penstock_broker.wire.codec import Message
 from tests.broker.groups.support import GroupBroker
 
 SESSION_MS = 10_000

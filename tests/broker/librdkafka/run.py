@@ -19,7 +19,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from penstock.broker.process import BrokerProcess
+from penstock_broker.process import BrokerProcess
 from tests.support.kafka import KafkaUnavailableError, cache_directory, kafka_class_path
 
 TIMEOUT_SECONDS: Final = 400

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.client.sockets.cluster import METADATA, Cluster, parsed_servers
 from penstock.client.sockets.connection import Api, BrokerConnection, ConnectionSettings
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, ConfigError, KafkaError, UnknownTopicOrPartitionError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message, response_encoder
-from penstock.wire.primitives import Sink
+from penstock_broker.process import BrokerProcess
+from penstock_broker.wire.codec import Message, response_encoder
+from penstock_broker.wire.primitives import Sink
 from tests.support.brokers import RunningBroker
 
 DOING = "asking"

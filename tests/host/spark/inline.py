@@ -18,7 +18,6 @@ import pyarrow as pa
 import pytest
 
 from penstock.client.api import Admin
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.api import StateQueries
@@ -35,6 +34,7 @@ from penstock.host.spark.worker.sink import EpochSink
 from penstock.host.spark.worker.source import EpochReader
 from penstock.host.spark.worker.stage import run_level
 from penstock.plan.topology import Topology
+from penstock_broker.common.clock import Clock
 
 
 class InlineQuery:

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.driver.spark_host import SparkHost
@@ -22,6 +21,7 @@ from penstock.state.memory import MemoryBase
 from penstock.state.segment_log import log_from_json, path
 from penstock.state.segments import decode
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock_broker.common.clock import Clock
 from tests.host.spark.inline import InlineProgram, InlineQuery
 from tests.host.support import Runner
 

@@ -16,14 +16,15 @@ import pyspark
 import pytest
 
 import penstock
-from penstock.broker.process import BrokerProcess
+import penstock_broker
+from penstock_broker.process import BrokerProcess
 from tests.crash.application import JAVA_OPTIONS
 from tests.host.spark.support import SparkRunner
 from tests.host.support import lines, wait_for
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("spark"), pytest.mark.slow]
 
-SOURCE = str(Path(penstock.__file__).parents[1])
+SOURCE = os.pathsep.join(str(Path(package.__file__).parents[1]) for package in (penstock, penstock_broker))
 SPARK = Path(pyspark.__file__).parent
 WORDS = """
 def split(line):
@@ -38,6 +39,7 @@ from urllib.request import urlopen
 import words  # beside this file, installed nowhere
 
 import penstock
+import penstock_broker
 from penstock import Consumed, KafkaStreams, Materialized, Produced, Serdes, State, StreamsBuilder
 from pyspark import SparkContext
 

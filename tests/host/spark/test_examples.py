@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.config import StreamsConfig
+from penstock_broker.process import BrokerProcess
 from tests.docs.pages import run_blocks
 from tests.examples.inputs import (
     EACH_RESULT,

@@ -25,8 +25,8 @@ from penstock import (
     open_state,
     savepoints,
 )
-from penstock.broker.process import BrokerProcess
 from penstock.host.spark.session import make_active
+from penstock_broker.process import BrokerProcess
 from tests.docs.pages import converting_orders, given, run_block, sections
 from tests.host.spark.support import SparkRunner
 from tests.host.spark.test_examples import Piped, Program, check_on_spark

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from penstock import Consumed, Grouped, Serdes, StreamsBuilder
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
+from penstock_broker.process import BrokerProcess
 from tests.host.spark.inline import InlineQuery
 
 TEXT = Serdes.string()

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any, Protocol, cast
 
 from penstock.client.api import Admin, OffsetAndMetadata
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.layout import layout_of
@@ -25,6 +24,7 @@ from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Base, StateStore
 from penstock.state.memory import MemoryBase
+from penstock_broker.common.clock import Clock
 from tests.host.threads.memory_broker import MemoryBroker
 
 MOST_ROUNDS = 100_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.host.api import StateQueries
 from penstock.host.directories import application_path
@@ -15,6 +14,7 @@ from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import Clock
 from tests.host.support import Listening, Runner, wait_for
 
 AT_ONCE: Mapping[str, Any] = {

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from penstock import Processor, ProcessorContext, Produced, PunctuationType, Record, Serdes, StreamsBuilder
-from penstock.clock import SystemClock
+from penstock_broker.common.clock import SystemClock
 from tests.host.support import lines, wait_for
 from tests.host.test_topologies import TEXT
 from tests.host.threads.runner import ThreadsRunner

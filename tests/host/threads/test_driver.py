@@ -14,7 +14,6 @@ import pytest
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
@@ -47,6 +46,7 @@ from penstock.serdes import Serdes
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.testing import EmbeddedBroker
+from penstock_broker.common.clock import SystemClock
 from tests.host.threads.support import AloneMembership, Listening
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.record import TopicPartition
 from penstock.streams import KafkaStreams
+from penstock_broker.process import BrokerProcess
 from tests.examples.inputs import EACH_RESULT, INPUTS, PARTITIONS, example, on_the_test_driver, partition_of, seen
 
 SAMPLE = {"flights_with_planes.py", "wind_at_departure.py"}

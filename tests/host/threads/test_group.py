@@ -33,7 +33,7 @@ from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.testing import EmbeddedBroker
 from penstock.windows import TimeWindows
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.client.api import Admin, OffsetAndMetadata
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
@@ -34,6 +33,7 @@ from penstock.processor.api import Processor, ProcessorContext, PunctuationType,
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.api import Base
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance, KeptBase
 from tests.host.threads.memory_broker import MemoryBroker
 

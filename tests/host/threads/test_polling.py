@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from penstock.clock import Clocks, SystemClock
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.phases import Phase
@@ -19,6 +18,7 @@ from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT
+from penstock_broker.common.clock import Clocks, SystemClock
 from tests.support.waiting import until
 
 TASK = TaskId(0, 0)

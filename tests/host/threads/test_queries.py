@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from penstock.client.api import Admin, Consumer
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Consumed, Materialized
@@ -41,6 +40,7 @@ from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParame
 from penstock.state.query.request import FailureReason, StateQueryRequest
 from penstock.state.stores import Stores
 from penstock.windows import SessionWindows, TimeWindows
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import NewTopic
+from penstock_broker.process import BrokerProcess
 from tests.host.support import lines
 from tests.host.test_topologies import TEXT
 from tests.host.threads.runner import ThreadsRunner

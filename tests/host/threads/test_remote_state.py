@@ -17,7 +17,6 @@ from typing import Any, cast
 import pytest
 
 from penstock.client.api import Admin, Consumer
-from penstock.clock import MockClock
 from penstock.errors import InvalidStateStoreError
 from penstock.host.crashpoints import SNAPSHOT_POINTS
 from penstock.host.files import Files
@@ -36,6 +35,7 @@ from penstock.state.api import Base
 from penstock.state.lmdb import LmdbSnapshot
 from penstock.state.memory import MemoryBase
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp, layouts_of
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import KeptBase
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.support import Listening

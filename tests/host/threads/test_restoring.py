@@ -10,7 +10,6 @@ import pytest
 
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentConsumer, ConfluentFetcher, ConfluentProducer
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
@@ -25,6 +24,7 @@ from penstock.record import TopicPartition
 from penstock.serdes import Serdes
 from penstock.state.memory import MemoryBase
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import KeptBase
 from tests.support.brokers import EMBEDDED_ONLY, RunningBroker
 from tests.support.waiting import until

@@ -30,8 +30,8 @@ from penstock.host.threads.takeover import members_in_the_way
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
-from penstock.wire.primitives import Cursor, Sink
+from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
+from penstock_broker.wire.primitives import Cursor, Sink
 from tests.host.threads.test_driver import (
     NAMES,
     WordCount,

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
@@ -30,6 +29,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.processor.timestamps import log_and_skip_on_invalid_timestamp
 from penstock.record import NO_TIMESTAMP, PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.common.clock import MockClock
 from tests.host.threads import test_instance
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker

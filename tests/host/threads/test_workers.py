@@ -21,7 +21,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
@@ -42,6 +41,7 @@ from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPart
 from penstock.serdes import Serdes
 from penstock.state.api import Base
 from penstock.windows import TimeWindows
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.support.waiting import until

@@ -17,7 +17,6 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock import StreamsConfig, Topology
-from penstock.broker.process import BrokerProcess
 from penstock.host.inline import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
@@ -25,6 +24,7 @@ from penstock.state.api import RecordContext, StoreBuilder
 from penstock.state.build import build_store
 from penstock.state.memory import MemoryBase
 from penstock.state.record_cache import RecordCache
+from penstock_broker.process import BrokerProcess
 from tests.host.support import Runner, wait_for
 from tests.oracle.interpreter import case_runner, errors
 from tests.oracle.interpreter.hosts import TOPIC_NAME, broker_topics, by_topic, without_numbers, written_topics

@@ -17,7 +17,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock import StreamsConfig, Topology
-from penstock.clock import Clock
 from penstock.host.inline import PARTITION, InlineHost
 from penstock.host.spark.protocol.placement import place
 from penstock.host.topics import resolve_patterns
@@ -27,6 +26,7 @@ from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules
 from penstock.task.stream_task import StreamTask
 from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock.testing import TopologyTestDriver
+from penstock_broker.common.clock import Clock
 
 
 class _EpochHost(InlineHost):

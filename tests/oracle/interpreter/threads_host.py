@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from penstock import StreamsConfig, Topology
-from penstock.clock import MockClock
 from penstock.host.inline import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.oracle.interpreter import case_runner, errors

@@ -28,7 +28,7 @@ from penstock.client.failures import (
 )
 from penstock.client.keys import unknown_key
 from penstock.errors import ConfigError, KafkaError, RetriableError
-from penstock.log_limits import limit_rate
+from penstock_broker.common.log_limits import limit_rate
 
 T = TypeVar("T")
 C = TypeVar("C")

@@ -14,10 +14,10 @@ from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
 from penstock.config import StreamsConfig
-from penstock.durations import timestamp_ms
 from penstock.errors import KafkaError, counted
 from penstock.plan.partitioning import partition_for
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.common.durations import timestamp_ms
 
 _PARTITIONER = "murmur2_random"
 

@@ -19,7 +19,7 @@ from penstock.client.sockets.connection import Api, BrokerConnection, Connection
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, ConfigError, RetriableError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 T = TypeVar("T")
 

@@ -23,8 +23,8 @@ from penstock.client.failures import Failures
 from penstock.client.sockets.sasl import Mechanism, mechanism
 from penstock.client.sockets.tls import tls_context
 from penstock.errors import AuthenticationError, ConfigError, KafkaError, UnsupportedVersionError
-from penstock.wire.codec import Message, is_flexible, request_encoder, response_decoder
-from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock_broker.wire.codec import Message, is_flexible, request_encoder, response_decoder
+from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
 
 
 class Api(NamedTuple):

@@ -14,7 +14,7 @@ from penstock.client.sockets.cluster import GROUP, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
 LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)

@@ -14,7 +14,7 @@ from penstock.client.sockets.cluster import Cluster, Node
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 OFFSET_FOR_LEADER_EPOCH: Final = Api("OffsetForLeaderEpoch", 23, 3, 4)
 

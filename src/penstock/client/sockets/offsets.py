@@ -21,7 +21,7 @@ from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, TaskMigratedError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 OFFSET_FETCH: Final = Api("OffsetFetch", 9, 7, 7)
 OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)

@@ -20,8 +20,8 @@ from penstock.client.sockets.transactions import INIT_PRODUCER_ID
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError
 from penstock.record import RecordBatch, TopicPartition
-from penstock.wire.codec import Message
-from penstock.wire.record_batches import TRANSACTIONAL, encode_batch, encode_record
+from penstock_broker.wire.codec import Message
+from penstock_broker.wire.record_batches import TRANSACTIONAL, encode_batch, encode_record
 
 PRODUCE: Final = Api("Produce", 0, 3, 11)
 ADD_PARTITIONS_TO_TXN: Final = Api("AddPartitionsToTxn", 24, 0, 3)

@@ -17,7 +17,7 @@ from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
 from penstock.client.sockets.connection import Api
 from penstock.errors import KafkaError
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 LIST_TRANSACTIONS: Final = Api("ListTransactions", 66, 0, 2)
 DESCRIBE_TRANSACTIONS: Final = Api("DescribeTransactions", 65, 0, 0)

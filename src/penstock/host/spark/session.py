@@ -26,6 +26,8 @@ from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
+import penstock
+import penstock_broker
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError, StreamsError
@@ -334,15 +336,15 @@ def make_active(session: SparkSession) -> None:
 
 @contextmanager
 def _environment(master: str) -> Iterator[None]:
-    """Make a JVM that is started inside find this package and this interpreter; on a cluster, the interpreter is
+    """Make a JVM that is started inside find these packages and this interpreter; on a cluster, the interpreter is
     PYSPARK_PYTHON of the environment, if set."""
-    package = str(Path(__file__).parents[3])
+    packages = {str(Path(str(package.__file__)).parents[1]): None for package in (penstock, penstock_broker)}
     path = os.environ.get("PYTHONPATH", "")
     python = sys.executable if is_local(master) else os.environ.get("PYSPARK_PYTHON", sys.executable)
     wanted = {
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
-        "PYTHONPATH": os.pathsep.join(part for part in (path, package) if part),
+        "PYTHONPATH": os.pathsep.join(part for part in (path, *packages) if part),
     }
     if is_local(master):
         wanted["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")  # also where Spark's pages are shown

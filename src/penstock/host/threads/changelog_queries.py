@@ -13,7 +13,6 @@ from pathlib import Path
 
 from penstock.client.api import Admin, Fetcher
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.layout import Layout, layout_of
@@ -27,6 +26,7 @@ from penstock.state.lmdb import LmdbBase
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import SystemClock
 
 
 class ChangelogQueries(TaskQueries):

@@ -19,7 +19,7 @@ from penstock.host.threads.group_protocol import Request, client_tags, max_poll_
 from penstock.host.threads.membership import TaskPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 _log = logging.getLogger(__name__)
 

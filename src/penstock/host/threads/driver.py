@@ -24,7 +24,6 @@ from penstock.client.confluent import (
 from penstock.client.confluent.refusals import Refusals
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.client.settings import RESTORE_CONSUMER
-from penstock.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
@@ -76,6 +75,7 @@ from penstock.record import TopicPartition
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogStamp
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

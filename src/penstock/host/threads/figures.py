@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple
 
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
 from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.threads import vocabulary as v
@@ -43,6 +42,7 @@ from penstock.metrics.measurements import Measurement, TimeShares, measured_once
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 from penstock.task.partition_group import BufferSize
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _LAG_MS = 1_000
 _NANOSECONDS_OF_MS = 1_000_000

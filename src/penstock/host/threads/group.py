@@ -40,7 +40,7 @@ from penstock.host.threads.streams_group import StreamsProtocol
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 _log = logging.getLogger(__name__)
 

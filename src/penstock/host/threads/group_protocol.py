@@ -13,7 +13,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.threads import member as m
 from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 _TAG: Final = "client.tag."
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from penstock.client.api import Consumer, OffsetAndMetadata
-from penstock.clock import Clocks, elapsed_milliseconds
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
@@ -24,6 +23,7 @@ from penstock.host.threads.task_manager import WorkerOf
 from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 
 A = TypeVar("A", v.Run, v.Prepare)
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from penstock.clock import SystemClock
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.batch_tracing import batch_tracing
 from penstock.host.committing import offsets_of
@@ -34,6 +33,7 @@ from penstock.task.global_task import GlobalStateUpdateTask
 from penstock.task.standby_task import StandbySnapshot
 from penstock.task.stream_task import StreamTask
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import SystemClock
 
 _READ_SECONDS = 10.0
 """For a query to wait until a task has ended a run."""

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Self
 
 from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
-from penstock.clock import Clock
 from penstock.config import StreamsConfig
 from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
@@ -45,6 +44,7 @@ from penstock.state.query.request import (
 )
 from penstock.task.standby_task import empty_store
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import Clock
 
 _NOT_RUNNING = QueryResult.for_failure(
     FailureReason.NOT_ACTIVE, "Query requires a running active task, but the instance is rebalancing."

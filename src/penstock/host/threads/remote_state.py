@@ -24,7 +24,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from penstock.client.api import Admin
-from penstock.clock import Clock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import (
     AuthorizationError,
@@ -50,6 +49,7 @@ from penstock.record import TopicPartition
 from penstock.state.lmdb import LmdbSnapshot
 from penstock.state.segments import EncodedSegment, StoreKey, encode_snapshot
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp, layouts_of
+from penstock_broker.common.clock import Clock, elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from contextlib import closing
 from functools import partial
 
 from penstock.client.api import Admin, Fetcher
-from penstock.clock import Clock
 from penstock.config.offset_reset import EARLIEST
 from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
 from penstock.host.committing import check_has_state, check_task, checkpoint_of
@@ -32,6 +31,7 @@ from penstock.state.api import Base
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock_broker.common.clock import Clock
 
 _log = logging.getLogger(__name__)
 

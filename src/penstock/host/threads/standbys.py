@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from functools import partial
 
 from penstock.client.api import Admin, Consumer
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import InvalidStateStoreError, KafkaError, OffsetOutOfRangeError
 from penstock.host.layout import Layout
 from penstock.host.restarts import TaskTimeout
@@ -25,6 +24,7 @@ from penstock.record import TopicPartition
 from penstock.state.api import Base
 from penstock.task.changelog_copy import ChangelogCopy, ChangelogStamp
 from penstock.task.standby_task import StandbySnapshot
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

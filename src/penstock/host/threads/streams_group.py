@@ -28,7 +28,7 @@ from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.query.metadata import HostInfo
-from penstock.wire.codec import Message
+from penstock_broker.wire.codec import Message
 
 _log = logging.getLogger(__name__)
 

@@ -23,8 +23,8 @@ from penstock.errors import StreamsError
 from penstock.host.threads.assignor import VERSION, Candidate, Plan, State, assign, given
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
-from penstock.wire.codec import Codec, Message, entity_codec
-from penstock.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
 
 _FORMAT: Final = 2
 _INT16: Final = struct.Struct(">h")

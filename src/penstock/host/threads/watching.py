@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from penstock.client.api import GroupDescription
 from penstock.client.confluent import ConfluentAdmin
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.host.api import HostListener, Staleness, State, StateQueries, TaskMetadata
@@ -21,6 +20,7 @@ from penstock.host.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import SystemClock
 
 UNSEEN: Final = (
     "The brokers know the members of the group and what it has committed. Output, commits, metrics, errors and state "

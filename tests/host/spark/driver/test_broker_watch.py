@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from penstock.broker.process import BrokerProcess
 from penstock.client.api import PartitionInfo, TopicDescription
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.host.spark.driver.broker_watch import BrokerWatch
+from penstock_broker.common.clock import MockClock
+from penstock_broker.process import BrokerProcess
 from tests.host.support import wait_for
 from tests.support.ports import free_port
 

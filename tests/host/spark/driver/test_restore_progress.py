@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from penstock import KafkaStreams, Materialized, StateRestoreListener, StreamsBuilder, Topology
-from penstock.clock import MockClock
 from penstock.errors import TaskCorruptedError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.driver import restore_watch
@@ -22,6 +21,7 @@ from penstock.host.spark.worker import restore_progress
 from penstock.host.spark.worker.restore_progress import TaskRestore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import MockClock
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.protocol.test_application_description import description_of
 from tests.host.spark.support import SparkRunner

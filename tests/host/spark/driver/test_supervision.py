@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
@@ -26,6 +25,7 @@ from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.epoch_planner import PAUSE_FILE, PAUSED_FILE
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
+from penstock_broker.common.clock import SystemClock
 from tests.crash.processes import descendants, kill, victims
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner

@@ -10,16 +10,17 @@ from urllib.request import Request, urlopen
 import orjson
 import pytest
 
-from penstock.clock import MockClock
 from penstock.errors import StateStoreNotAvailableError, UnsupportedOperationError
 from penstock.host.api import State
 from penstock.host.spark.driver.watching import COMMITS_MS, CheckpointWatch
 from penstock.plan.topology import built_topology
+from penstock_broker.common.clock import MockClock
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import Listening, lines, wait_for
 from tests.host.test_topologies import word_count
 from tests.support.commands import Command
+from tests.support.sources import SOURCES
 from tests.ui.test_server import address_in
 
 pytestmark = [pytest.mark.parametrize("broker", ["embedded"], indirect=True)]
@@ -76,7 +77,7 @@ def test_the_command_shows_an_application_and_what_a_file_would_change(
     file = tmp_path / "program.py"
     file.write_text(PROGRAM.format(source=source, target=target, config=dict(config.given())))
     root = str(Path(__file__).parents[4])
-    with Command(("ui", str(file), "--port", "0"), tmp_path, {"PYTHONPATH": f"{root}/src:{root}"}) as command:
+    with Command(("ui", str(file), "--port", "0"), tmp_path, {"PYTHONPATH": f"{SOURCES}:{root}"}) as command:
         wait_for(lambda: "shows itself at" in command.output())
         address = address_in(command.output())
 

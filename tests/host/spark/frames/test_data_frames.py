@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
-from penstock.clock import MockClock
 from penstock.errors import ConfigError, StreamsError, TopologyError
 from penstock.host.files import Files as CheckpointFiles
 from penstock.host.spark.frames import data_frames
@@ -25,6 +24,7 @@ from penstock.host.spark.protocol.failures import QueryFailedError
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource, reset
 from penstock.testing import TopologyTestDriver
+from penstock_broker.common.clock import MockClock
 from tests.host.spark.forged import failure_that_makes
 from tests.host.spark.support import SparkRunner
 from tests.host.support import TIMEOUT_SECONDS, InputRecord, wait_for

@@ -41,6 +41,7 @@ from penstock.host.spark.protocol.application_description import (
 from penstock.host.spark.protocol.placement import place
 from tests.host import test_topologies
 from tests.host.test_topologies import word_count
+from tests.support.sources import SOURCES
 
 _WORKER = """
 import sys
@@ -151,7 +152,7 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
             cloudpickle.unregister_pickle_by_value(main)
     ran = subprocess.run(
         [sys.executable, "-c", _WORKER, *map(str, files)],
-        env={"PYTHONPATH": str(Path(__file__).parents[4] / "src")},
+        env={"PYTHONPATH": SOURCES},
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -165,7 +166,7 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
         "penstock.dsl",
         "penstock.plan.lower",
         "penstock.streams",
-        "penstock.broker",
+        "penstock_broker",
         "penstock.testing",
         "pandas",
     }

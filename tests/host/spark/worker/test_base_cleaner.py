@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from penstock import Consumed, Materialized, Produced, Serdes, StreamsBuilder
-from penstock.clock import MockClock
 from penstock.host.spark.worker import bases
 from penstock.host.spark.worker.bases import BaseCleaner
 from penstock.state.base_directory import BaseDirectory
+from penstock_broker.common.clock import MockClock
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner
 from tests.host.support import InputRecord

@@ -11,7 +11,6 @@ import pytest
 
 from penstock import Consumed, Joined, Materialized, Serdes, Stores, StreamsBuilder
 from penstock.client.api import OffsetAndMetadata
-from penstock.clock import MockClock
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
 from penstock.host.committing import PartitionMetadata
@@ -21,6 +20,7 @@ from penstock.plan.topology import built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.state.changelog_format import ChangelogRecord
 from penstock.testing import TopologyTestDriver
+from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import InlineInstance
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.takeover import twin

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from penstock.clock import SystemClock
 from penstock.errors import IncompatibleCheckpointError, StreamsError, TaskCorruptedError
 from penstock.host.crashpoints import crash_point
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
@@ -34,6 +33,7 @@ from penstock.record import RecordBatch, TopicPartition
 from penstock.state.api import Entries
 from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock_broker.common.clock import SystemClock
 
 _TRIES = 8
 """How often a savepoint is started again if a running application deletes files that are being copied."""

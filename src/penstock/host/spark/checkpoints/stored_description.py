@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 
 import cloudpickle
 
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
@@ -31,6 +30,7 @@ from penstock.host.spark.protocol.application_description import (
 )
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.user_modules import changed_modules, loaded_digests
+from penstock_broker.common.clock import SystemClock
 
 _log = logging.getLogger(__name__)
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from penstock.background import in_background
 from penstock.client.api import TopicDescription
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, StreamsError
 from penstock.host.spark.planner.topic_ends import PATIENCE_MS
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from types import ModuleType
 from pyspark import SparkContext
 
 import penstock
+import penstock_broker
 from penstock.errors import StreamsError
 from penstock.host.spark.protocol.user_modules import source_of, user_modules
 from penstock.host.spark.session import is_local
@@ -39,7 +40,7 @@ def send_code(context: SparkContext, modules: Iterable[object]) -> Path | None:
     """
     if is_local(str(context.master)):
         return None
-    files = {**_files_of(penstock), **_files_of_program(modules)}
+    files = {**_files_of(penstock), **_files_of(penstock_broker), **_files_of_program(modules)}
     _check_size(files)
     # Spark refuses a second file of one name with other content; a name by content is another file.
     digest = hashlib.sha256()

@@ -9,7 +9,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import counted
 from penstock.host.api import RECENT_COMMITS, CommitFigures
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
@@ -30,6 +29,7 @@ from penstock.metrics.host_metrics import (
 )
 from penstock.metrics.measurements import Measurement, TimeShares, measured_once
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

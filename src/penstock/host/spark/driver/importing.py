@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from penstock.client.api import Admin
-from penstock.clock import SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.listed_topics import listed_topics
@@ -29,6 +28,7 @@ from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Entries
 from penstock.task.task_checkpoint import TaskCheckpoint
+from penstock_broker.common.clock import SystemClock
 
 _FIRST_EPOCH = 1
 

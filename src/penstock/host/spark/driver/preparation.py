@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from penstock.client.api import Admin
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig, warn_without_effect
 from penstock.errors import (
     IncompatibleCheckpointError,
@@ -54,6 +53,7 @@ from penstock.plan.serde_check import check_serdes
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock.state.open import ROCKSDB, check_installed
+from penstock_broker.common.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 

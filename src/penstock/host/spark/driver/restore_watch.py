@@ -6,11 +6,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.worker.restore_progress import RestoreState, StoreRestore
 from penstock.record import TopicPartition
 from penstock.state.restore_listener import StateRestoreListener
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.keys import check_client_keys
 from penstock.client.settings import warn_of_rows_without_effect
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
@@ -62,6 +61,7 @@ from penstock.plan.subtopology import BuiltTopology
 from penstock.private_files import private_directory
 from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Mapping
 from typing import Any, Final
 
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.api import HostListener, State, StateQueries
@@ -17,6 +16,7 @@ from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
+from penstock_broker.common.clock import Clock, SystemClock
 
 COMMITS_MS: Final = 60_000
 """How old the last commit of an application is at most if the application is taken to run."""

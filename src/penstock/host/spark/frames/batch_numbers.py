@@ -13,10 +13,10 @@ from typing import Any, Final
 
 import orjson
 
-from penstock.clock import Clock
 from penstock.host.files import Files
 from penstock.host.sealed_files import sealed
 from penstock.host.spark.checkpoints.documents import parsed, unsealed
+from penstock_broker.common.clock import Clock
 
 _SPARK_OFFSETS: Final = "offsets"
 """Where Spark logs the batches in the checkpoint of a query."""

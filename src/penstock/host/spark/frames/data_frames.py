@@ -38,7 +38,6 @@ from penstock.client.api import Admin, NewTopic
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.host.files import Files
@@ -58,6 +57,7 @@ from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.common.clock import Clock, SystemClock
 
 _log = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.client.api import EpochPosition
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
 from penstock.host.crashpoints import crash_point
 from penstock.host.purging import RecordPurge
@@ -41,6 +40,7 @@ from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.messages import GlobalControl, SinkControl, TaskControl
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

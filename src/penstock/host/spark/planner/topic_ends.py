@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 
 from penstock.client.api import UNKNOWN_LEADER_EPOCH, Admin, EpochPosition
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import (
     KafkaError,
     LogTruncationError,
@@ -25,6 +24,7 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

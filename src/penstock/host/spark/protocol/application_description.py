@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
 
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.host.offset_resets import offset_resets
 from penstock.host.sent_program import dump_program, load_program, parts_of
@@ -22,6 +21,7 @@ from penstock.host.spark.protocol.placement import Placement
 from penstock.host.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
+from penstock_broker.common.clock import Clock, SystemClock
 
 FAILURE_KEY_BYTES = 32
 

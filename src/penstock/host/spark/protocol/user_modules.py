@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 from penstock.plan.user_lines import is_installed
 
-_NOT_USERS = frozenset(("__main__", "penstock", "pyspark", "py4j"))
+_NOT_USERS = frozenset(("__main__", "penstock", "penstock_broker", "pyspark", "py4j"))
 """Packages that are not the user's, wherever they lie; functions of the main module are pickled by value anyway."""
 
 _digests: WeakKeyDictionary[ModuleType, tuple[ModuleSpec | None, str | None]] = WeakKeyDictionary()

@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.clock import Clock, SystemClock
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
@@ -47,6 +46,7 @@ from penstock.state.query.request import (
 )
 from penstock.state.segment_log import log_from_json
 from penstock.task.standby_task import StandbySnapshot, empty_store
+from penstock_broker.common.clock import Clock, SystemClock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

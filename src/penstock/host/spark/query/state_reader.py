@@ -23,7 +23,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from penstock.clock import elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import (
     CorruptedSegmentError,
@@ -46,6 +45,7 @@ from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.segment_log import log_from_json
 from penstock.state.segments import SegmentInfo
 from penstock.task.standby_task import StandbySnapshot, StandbyTask
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _MOST_SLOTS = 64
 _MOST_TRIES = 8

@@ -22,7 +22,6 @@ from functools import lru_cache, partial
 from itertools import chain
 from pathlib import Path
 
-from penstock.clock import Clock, SystemClock, elapsed_milliseconds
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.directories import application_directory
@@ -32,6 +31,7 @@ from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase
 from penstock.state.open import LMDB, ROCKSDB, open_base
+from penstock_broker.common.clock import Clock, SystemClock, elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any
 
-from penstock.clock import SystemClock
 from penstock.host.spark.protocol.messages import TaskPhases, TaskReport
 from penstock.host.task_measuring import TaskMeasuring, of_base
 from penstock.metrics import SensorMetric, SensorReport
@@ -16,6 +15,7 @@ from penstock.metrics.measurements import NOTHING, Measurement, measured_once
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.record import PartitionBatch, size_of
 from penstock.task.stream_task import TaskCommit
+from penstock_broker.common.clock import SystemClock
 
 
 class EpochMeasuring:

@@ -14,8 +14,8 @@ from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from penstock.host.offset_resets import recreated_topics_error, reset_offsets
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.protocol.application_description import ApplicationDescription
-from penstock.log_limits import limit_rate
 from penstock.record import RecordBatch, TopicPartition
+from penstock_broker.common.log_limits import limit_rate
 
 _log = limit_rate(logging.getLogger(__name__))
 

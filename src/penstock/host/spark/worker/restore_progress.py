@@ -17,13 +17,13 @@ from typing import NamedTuple, Self
 
 import orjson
 
-from penstock.clock import elapsed_milliseconds
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.plan.internal_topics import changelog_topic
 from penstock.plan.subtopology import ProcessorSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.task.global_task import GLOBAL_TASK_ID
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _WRITE_MS = 1_000
 

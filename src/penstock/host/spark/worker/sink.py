@@ -20,7 +20,6 @@ from penstock.client.api import GroupCommit, OffsetAndMetadata
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
 from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.statistics import STATISTICS
-from penstock.clock import SystemClock
 from penstock.errors import (
     AuthenticationError,
     AuthorizationError,
@@ -47,6 +46,7 @@ from penstock.host.spark.worker.measuring import added_up, measured_by_task, pla
 from penstock.host.spark.worker.production import RefusedOutput
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.record import PartitionBatch, TopicPartition, size_of
+from penstock_broker.common.clock import SystemClock
 
 FORMAT = "penstock-sink"
 

@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from penstock.clock import elapsed_milliseconds
 from penstock.errors import InvalidStateStoreError, StreamsError
 from penstock.host.sent_program import module_path
 from penstock.host.threads import vocabulary as v
@@ -24,6 +23,7 @@ from penstock.host.threads.workers.worker import OUT_OF_MEMORY
 from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
+from penstock_broker.common.clock import elapsed_milliseconds
 
 _log = logging.getLogger(__name__)
 

@@ -1,0 +1,226 @@
+"""Faults that a test asks for: the next requests of an API fail, are late, or lose their answer.
+
+Contains the faults and the answers of requests that fail. Not here: how a test asks for them (commands.py).
+
+Rule: a fault replaces the handler of its API until it is over, so the broker pays nothing for what nobody asks for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, Final, get_args
+
+from kio.index import load_request_schema, load_response_schema
+from kio.schema.errors import ErrorCode
+
+from penstock_broker.answers import LaterAnswer
+from penstock_broker.apis import APIS, Api, Handler
+from penstock_broker.errors import BrokerError, ConnectionClosingError
+from penstock_broker.state import BrokerState, Request
+from penstock_broker.wire.codec import Message
+
+FETCH: Final = 1
+
+Fault = Callable[[Handler, BrokerState, Request], Message | LaterAnswer | None]
+"""What happens to a request instead of its handler."""
+
+
+class Faults:
+    """The faults of a running broker, in the order in which they were asked for.
+
+    Args:
+        apis: the table of the broker's APIs, in which faults replace handlers.
+    """
+
+    def __init__(self, apis: dict[int, Api]) -> None:
+        self._apis = apis
+        self._waiting: dict[int, deque[tuple[Fault, int]]] = {}
+
+    def add(self, key: int, fault: Fault, times: int) -> None:
+        """Let a fault happen to the next requests of an API that no earlier fault is for.
+
+        Args:
+            key: the API.
+            fault: what happens.
+            times: to how many requests.
+        """
+        self._waiting.setdefault(key, deque()).append((fault, times))
+        self._apis[key] = dataclasses.replace(APIS[key], handler=partial(self._handle, key))
+
+    def clear(self) -> None:
+        """Forget all faults that have not happened."""
+        self._waiting.clear()
+        self._apis.update(APIS)
+
+    def _handle(self, key: int, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
+        waiting = self._waiting[key]
+        fault, times = waiting.popleft()
+        if times > 1:
+            waiting.appendleft((fault, times - 1))
+        if not waiting:
+            self._apis[key] = APIS[key]
+        return fault(APIS[key].handler, state, request)
+
+
+def failing(key: int, code: ErrorCode) -> Fault:
+    """Return the fault that answers with an error; the request has no effect.
+
+    Args:
+        key: the API.
+        code: the error.
+    """
+    return lambda handler, state, request: error_response(key, request.version, request.body, code)
+
+
+def late(delay_ms: int) -> Fault:
+    """Return the fault that holds an answer back; the request has its effect at once.
+
+    Args:
+        delay_ms: how long (ms).
+    """
+
+    def fault(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
+        answer = handler(state, request)
+        return None if answer is None else _LateAnswer(answer, delay_ms)
+
+    return fault
+
+
+def dropping(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
+    """Close the connection; the request has no effect."""
+    raise ConnectionClosingError("a test asked for it, before the request was handled")
+
+
+def losing_answer(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
+    """Handle the request and close the connection instead of answering."""
+    answer = handler(state, request)
+    if isinstance(answer, LaterAnswer):
+        answer.cancel()
+    raise ConnectionClosingError("a test asked for it, after the request was handled")
+
+
+def killing(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
+    """Handle the request and kill the broker instead of answering."""
+    handler(state, request)
+    os.kill(os.getpid(), signal.SIGKILL)
+    return None
+
+
+class _LateAnswer(LaterAnswer):
+    """An answer that is held back.
+
+    Args:
+        answer: the answer.
+        delay_ms: how long (ms) it is held back when it is there.
+    """
+
+    __slots__ = ("_answer", "_delay_ms", "_timer")
+
+    def __init__(self, answer: Message | LaterAnswer, delay_ms: int) -> None:
+        self._answer = answer
+        self._delay_ms = delay_ms
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, done: Callable[[Message], None]) -> None:
+        """Wait for the answer, and then for the delay."""
+
+        def hold_back(response: Message) -> None:
+            self._timer = asyncio.get_running_loop().call_later(self._delay_ms / 1000, done, response)
+
+        if isinstance(self._answer, LaterAnswer):
+            self._answer.start(hold_back)
+        else:
+            hold_back(self._answer)
+
+    def cancel(self) -> None:
+        """Stop waiting."""
+        if self._timer is not None:
+            self._timer.cancel()
+        elif isinstance(self._answer, LaterAnswer):
+            self._answer.cancel()
+
+
+def error_response(key: int, version: int, body: Message, code: ErrorCode) -> Message:
+    """Return the response to a request that fails as a whole, as Kafka makes it.
+
+    Args:
+        key: the API.
+        version: its version.
+        body: the request.
+        code: the error.
+
+    Raises:
+        BrokerError: the response has no place for an error.
+    """
+    schema = load_response_schema(key, version)
+    if not _has_error(schema):
+        raise BrokerError(f"{api_name(key)} {version} has no errors")
+    # The error of a Fetch as a whole is about its session; what tests want is one of each partition.
+    return _failed(schema, body, code, is_whole=key != FETCH)
+
+
+def _failed(schema: type[Any], source: Any, code: ErrorCode, is_whole: bool = True) -> Message:
+    """Return a message with an error in each place, for what a part of the request names.
+
+    Args:
+        schema: the schema of the message.
+        source: the part of the request: a message, or one name or number.
+        code: the error.
+        is_whole: whether an error of the message itself stands for its parts.
+    """
+    fields = dataclasses.fields(schema)
+    codes = {field.name for field in fields if field.metadata.get("kafka_type") == "error_code"}
+    if codes and is_whole:
+        message: Message = dict.fromkeys(codes, code)
+    else:
+        message = {
+            field.name: [_failed(part, each, code) for each in _first_list(source)]
+            for field in fields
+            if (part := _part(field)) is not None and _has_error(part)
+        }
+    plain = [field.name for field in fields if field.metadata.get("kafka_type") is not None and field.name not in codes]
+    if isinstance(source, dict):
+        names = {"partition_index": "partition"} | {name: name for name in plain if name in source}
+        return message | {name: source[of] for name, of in names.items() if of in source}
+    named = next(
+        name
+        for name in plain
+        if (schema.__dataclass_fields__[name].metadata["kafka_type"] == "string") == isinstance(source, str)
+    )
+    return message | {named: source}
+
+
+def _first_list(source: Any) -> list[Any]:
+    return next((value for value in source.values() if isinstance(value, list)), [])
+
+
+def _part(field: dataclasses.Field[Any]) -> type[Any] | None:
+    """Return the schema of the elements of an array of messages, None for any other field."""
+    found = [part for part in (*get_args(field.type), field.type) if dataclasses.is_dataclass(part)]
+    nested = [part for one in get_args(field.type) for part in get_args(one) if dataclasses.is_dataclass(part)]
+    return next((part for part in found + nested if isinstance(part, type)), None)
+
+
+def _has_error(schema: type[Any]) -> bool:
+    return any(
+        field.metadata.get("kafka_type") == "error_code" or ((part := _part(field)) is not None and _has_error(part))
+        for field in dataclasses.fields(schema)
+    )
+
+
+def api_name(key: int) -> str:
+    """Return Kafka's name of an API that is served."""
+    name: str = load_request_schema(key, APIS[key].max_version).__name__
+    return name.removesuffix("Request")
+
+
+@cache
+def api_keys() -> Mapping[str, int]:
+    """Return the keys of the APIs that are served, by Kafka's names."""
+    return {api_name(key): key for key in APIS}

@@ -1,0 +1,84 @@
+"""ConsumerGroupHeartbeat: the request, and the checks that need no group."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from penstock_broker.errors import ApiError
+from penstock_broker.groups.assignment import Assignment
+from penstock_broker.groups.assignors import ASSIGNORS
+from penstock_broker.groups.patterns import check_pattern
+
+LEAVE: Final = -1
+"""The epoch with which a member leaves."""
+LEAVE_FOR_A_WHILE: Final = -2
+"""The epoch with which a static member leaves that will come back."""
+
+
+class HeartbeatRequest(NamedTuple):
+    """A heartbeat; None stands for what did not change since the last one.
+
+    Args:
+        member_id: the member.
+        member_epoch: the epoch that it knows; 0 to join, LEAVE or LEAVE_FOR_A_WHILE.
+        instance_id: name of a static member; None for others.
+        rack_id: where it is.
+        rebalance_timeout_ms: how long it may take to give partitions up.
+        client_id: the name that the client gives itself.
+        client_host: its address.
+        topic_names: what it reads.
+        topic_regex: a pattern of what it reads; empty for none any more.
+        assignor: the assignor that it wants.
+        owned: the partitions that it owns.
+    """
+
+    member_id: str
+    member_epoch: int
+    instance_id: str | None
+    rack_id: str | None
+    rebalance_timeout_ms: int | None
+    client_id: str
+    client_host: str
+    topic_names: tuple[str, ...] | None
+    topic_regex: str | None
+    assignor: str | None
+    owned: Assignment | None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything, as a client does that joins or has met an error."""
+        has_all = not (self.rebalance_timeout_ms is None or self.topic_names is None or self.owned is None)
+        return self.member_epoch == 0 or has_all
+
+
+def check_request(request: HeartbeatRequest, version: int) -> None:
+    """Check the fields of a heartbeat.
+
+    Raises:
+        ApiError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR or INVALID_REGULAR_EXPRESSION.
+    """
+    for name, value in (("InstanceId", request.instance_id), ("RackId", request.rack_id)):
+        if value is not None and not value.strip():
+            raise ApiError(ErrorCode.invalid_request, f"{name} can't be empty.")
+    if not request.member_id and (version >= 1 or request.member_epoch != 0):
+        raise ApiError(ErrorCode.invalid_request, "MemberId can't be empty.")
+    if request.member_epoch < LEAVE_FOR_A_WHILE:
+        raise ApiError(ErrorCode.invalid_request, f"MemberEpoch is {request.member_epoch}.")
+    if request.member_epoch == LEAVE_FOR_A_WHILE and request.instance_id is None:
+        raise ApiError(ErrorCode.invalid_request, "InstanceId can't be null.")
+    if request.member_epoch == 0:
+        if request.rebalance_timeout_ms is None:
+            raise ApiError(ErrorCode.invalid_request, "RebalanceTimeoutMs must be provided in first request.")
+        if request.owned is None or request.owned:
+            raise ApiError(ErrorCode.invalid_request, "TopicPartitions must be empty when (re-)joining.")
+        if request.topic_names is None and request.topic_regex is None:
+            raise ApiError(ErrorCode.invalid_request, "A subscription must be set in first request.")
+    if request.assignor is not None and request.assignor not in ASSIGNORS:
+        raise ApiError(
+            ErrorCode.unsupported_assignor,
+            f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(ASSIGNORS)}.",
+        )
+    if request.topic_regex:
+        check_pattern(request.topic_regex)

@@ -1,0 +1,35 @@
+"""What all groups share: where they are kept, their limits and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from penstock_broker.common.clock import Clock
+from penstock_broker.config import BrokerConfig
+from penstock_broker.groups.group_log import GroupLog
+from penstock_broker.groups.timers import Timers
+from penstock_broker.topics import TopicRegistry
+from penstock_broker.wire.codec import Message
+
+Answer = Callable[[Message], None]
+"""Gives the response to a request that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupContext:
+    """The surroundings of a group.
+
+    Args:
+        config: the broker's settings.
+        topics: the broker's topics.
+        log: where groups are kept.
+        timers: what is due after a time.
+        clock: the time of changes.
+    """
+
+    config: BrokerConfig
+    topics: TopicRegistry
+    log: GroupLog
+    timers: Timers
+    clock: Clock

@@ -1,0 +1,223 @@
+"""The committed offsets of all groups, and those that wait for the end of a transaction.
+
+Not here: which commits a group accepts, and when its offsets expire (coordinator.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from penstock_broker.groups.group_log import GroupLog, StoredRecord, offset_record
+from penstock_broker.groups.schemas import GroupRecord
+from penstock_broker.wire.codec import Message
+
+TopicPartition = tuple[str, int]
+"""Name of a topic and number of a partition."""
+
+MAX_OFFSET_METADATA: Final = 4096
+"""Characters of text that may be committed with an offset, as in Kafka (offset.metadata.max.bytes)."""
+
+
+_MOST_REMOVALS: Final = 10_000  # in one batch
+
+
+class CommittedOffset(NamedTuple):
+    """The committed position of a group in one partition.
+
+    Args:
+        offset: the position.
+        leader_epoch: epoch of the partition's leader when its last record was read; -1 if the client did not say.
+        metadata: the client's own text.
+        committed_ms: when it was committed, in ms since the epoch.
+        record_offset: where it stands in `__consumer_offsets`; -1 before it is written.
+        expires_ms: when it expires, in ms since the epoch, where the client said so; None for the broker's retention.
+    """
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    committed_ms: int
+    record_offset: int = -1
+    expires_ms: int | None = None
+
+
+_Offsets = dict[str, dict[TopicPartition, CommittedOffset]]
+
+
+class OffsetStore:
+    """Committed offsets by group.
+
+    Args:
+        log: where they are kept.
+    """
+
+    def __init__(self, log: GroupLog) -> None:
+        self._log = log
+        self._committed: _Offsets = {}
+        self._pending: dict[int, _Offsets] = {}
+
+    def load(self, records: Iterable[StoredRecord], pending: Mapping[int, list[StoredRecord]]) -> None:
+        """Take what the topic said at start: committed offsets, and those of open transactions by producer id."""
+        for stored in records:
+            _put(self._committed, stored)
+        for producer_id, waiting in pending.items():
+            offsets = self._pending.setdefault(producer_id, {})
+            for stored in waiting:
+                _put(offsets, stored)
+
+    def groups(self) -> list[str]:
+        """Return the groups with a committed or a pending offset."""
+        return list(self._committed.keys() | {group for offsets in self._pending.values() for group in offsets})
+
+    def has_group(self, group: str) -> bool:
+        """Return whether a group has a committed or a pending offset."""
+        return group in self._committed or self.has_open_transaction(group)
+
+    def of_group(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return the committed offsets of a group."""
+        return self._committed.get(group, {})
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Store positions of a group, all or none.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE; nothing was stored.
+        """
+        if offsets:
+            first = self._log.append(_records(group, offsets))
+            self._committed.setdefault(group, {}).update(_numbered(offsets, first))
+
+    def commit_in_transaction(
+        self, producer_id: int, producer_epoch: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        """Store positions of a group, which count when the transaction is committed.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE; nothing was stored.
+        """
+        if offsets:
+            first = self._log.append_in_transaction(_records(group, offsets), producer_id, producer_epoch)
+            self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(_numbered(offsets, first))
+
+    def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
+        """Take note that the marker of a transaction was written to `__consumer_offsets`.
+
+        Args:
+            producer_id: the producer of the transaction; without pending offsets nothing happens.
+            is_commit: whether its offsets count from now on.
+        """
+        for group, offsets in self._pending.pop(producer_id, {}).items():
+            if not is_commit:
+                continue
+            committed = self._committed.setdefault(group, {})
+            for partition, offset in offsets.items():
+                known = committed.get(partition)
+                # A commit outside of the transaction that came later stands.
+                if known is None or known.record_offset < offset.record_offset:
+                    committed[partition] = offset
+
+    def partitions_in_transaction(self, producer_id: int) -> set[TopicPartition]:
+        """Return the partitions whose offsets wait for the end of a producer's transaction."""
+        return {partition for offsets in self._pending.get(producer_id, {}).values() for partition in offsets}
+
+    def has_pending(self, group: str, topic: str, partition: int) -> bool:
+        """Return whether an open transaction has an offset for a partition."""
+        return any((topic, partition) in offsets.get(group, {}) for offsets in self._pending.values())
+
+    def has_open_transaction(self, group: str) -> bool:
+        """Return whether an open transaction has an offset of a group."""
+        return any(group in offsets for offsets in self._pending.values())
+
+    def delete(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Remove offsets of a group, pending ones too; partitions without an offset are skipped.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE; nothing was removed.
+        """
+        known = self._all_of(group)
+        removed = [partition for partition in partitions if partition in known]
+        if removed:
+            self._log.append([offset_record(group, *partition, None) for partition in removed])
+            self.forget(group, removed)
+
+    def removals(self, group: str) -> list[GroupRecord]:
+        """Return the records that remove all offsets of a group."""
+        return [offset_record(group, *partition, None) for partition in self._all_of(group)]
+
+    def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Drop offsets of a group whose removal was written."""
+        for offsets in (self._committed, *self._pending.values()):
+            of_group = offsets.get(group)
+            if of_group is None:
+                continue
+            for partition in partitions:
+                of_group.pop(partition, None)
+            if not of_group:
+                del offsets[group]
+
+    def forget_group(self, group: str) -> None:
+        """Drop all offsets of a group whose removal was written."""
+        self.forget(group, self._all_of(group))
+
+    def topics(self) -> set[str]:
+        """Return the topics for which an offset is committed or pending."""
+        return {
+            topic
+            for offsets in (self._committed, *self._pending.values())
+            for of_group in offsets.values()
+            for topic, _ in of_group
+        }
+
+    def delete_topic(self, topic: str) -> None:
+        """Remove the offsets of all groups for a topic that is gone.
+
+        Raises:
+            ApiError: COORDINATOR_NOT_AVAILABLE; the offsets of some groups may be left.
+        """
+        doomed = [(group, each) for group in self.groups() for each in self._all_of(group) if each[0] == topic]
+        for start in range(0, len(doomed), _MOST_REMOVALS):
+            batch = doomed[start : start + _MOST_REMOVALS]
+            self._log.append([offset_record(group, *partition, None) for group, partition in batch])
+            for group, partition in batch:
+                self.forget(group, [partition])
+
+    def _all_of(self, group: str) -> dict[TopicPartition, None]:
+        found: dict[TopicPartition, None] = {}
+        for offsets in (self._committed, *self._pending.values()):
+            found.update(dict.fromkeys(offsets.get(group, {})))
+        return found
+
+
+def _records(group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> list[GroupRecord]:
+    return [offset_record(group, *partition, _value(offset)) for partition, offset in offsets.items()]
+
+
+def _value(offset: CommittedOffset) -> Message:
+    value = {
+        "offset": offset.offset,
+        "leader_epoch": offset.leader_epoch,
+        "metadata": offset.metadata,
+        "commit_timestamp": offset.committed_ms,
+    }
+    return value if offset.expires_ms is None else value | {"expire_timestamp": offset.expires_ms}
+
+
+def _numbered(offsets: Mapping[TopicPartition, CommittedOffset], first: int) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        partition: offset._replace(record_offset=first + number)
+        for number, (partition, offset) in enumerate(offsets.items())
+    }
+
+
+def _put(offsets: _Offsets, stored: StoredRecord) -> None:
+    key, value = stored.record.key, stored.record.value
+    assert value is not None  # the log gives the last value of each key that has one
+    offsets.setdefault(key["group"], {})[key["topic"], key["partition"]] = CommittedOffset(
+        value["offset"],
+        value.get("leader_epoch", -1),
+        value["metadata"],
+        value["commit_timestamp"],
+        stored.offset,
+        value.get("expire_timestamp"),
+    )

@@ -1,0 +1,231 @@
+"""The records of `__consumer_offsets`, in the formats of Kafka.
+
+Contains the schemas of their keys and values, which the codec of messages reads and writes, and the numbers that tell
+the kinds of records apart. Source: the JSON schemas in Kafka's group coordinator, in the versions that Kafka 4 writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from penstock_broker.record_schema import (
+    BYTES,
+    INT8,
+    INT32,
+    INT32S,
+    INT64,
+    NULLABLE_STRING,
+    STRING,
+    STRINGS,
+    UUID,
+    VERSION,
+    array_of,
+    encode_versioned,
+    record_schema,
+)
+from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.primitives import Cursor, MalformedMessageError
+
+
+class RecordKind(IntEnum):
+    """The kinds of records, by the number at the start of their keys."""
+
+    OFFSET_COMMIT = 1
+    GROUP = 2
+    CONSUMER_GROUP = 3
+    CONSUMER_GROUP_MEMBER = 5
+    CONSUMER_GROUP_TARGET = 6
+    CONSUMER_GROUP_TARGET_MEMBER = 7
+    CONSUMER_GROUP_CURRENT_MEMBER = 8
+
+
+class GroupRecord(NamedTuple):
+    """A record of `__consumer_offsets`.
+
+    Args:
+        kind: what it is about.
+        key: the fields of its key.
+        value: the fields of its value; None removes what earlier records of the key said.
+    """
+
+    kind: RecordKind
+    key: Message
+    value: Message | None
+
+
+_GROUP_MEMBER: Final = record_schema(
+    "MemberMetadata",
+    {
+        "member_id": STRING,
+        "group_instance_id": NULLABLE_STRING,
+        "client_id": STRING,
+        "client_host": STRING,
+        "rebalance_timeout": INT32,
+        "session_timeout": INT32,
+        "subscription": BYTES,
+        "assignment": BYTES,
+    },
+)
+_PARTITIONS: Final = array_of(record_schema("TopicPartitions", {"topic_id": UUID, "partitions": INT32S}, True))
+_PARTITIONS_SINCE: Final = array_of(
+    record_schema(
+        "TopicPartitions",
+        {"topic_id": UUID, "partitions": INT32S, "assignment_epochs": INT32S},
+        True,
+        {"assignment_epochs": 0},
+    )
+)
+_GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
+_MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
+
+
+# The only version of a committed offset with a time at which it expires; it has no epoch.
+_EXPIRING_OFFSET_VERSION: Final = 1
+
+
+class _Format(NamedTuple):
+    key: Codec
+    value_version: int
+    value: Codec
+    other_values: Mapping[int, Codec] = {}
+
+
+_FORMATS: Final[Mapping[RecordKind, _Format]] = {
+    RecordKind.OFFSET_COMMIT: _Format(
+        entity_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
+        3,
+        entity_codec(
+            record_schema(
+                "OffsetCommitValue",
+                {"offset": INT64, "leader_epoch": INT32, "metadata": STRING, "commit_timestamp": INT64},
+            )
+        ),
+        {
+            _EXPIRING_OFFSET_VERSION: entity_codec(
+                record_schema(
+                    "OffsetCommitValue",
+                    {"offset": INT64, "metadata": STRING, "commit_timestamp": INT64, "expire_timestamp": INT64},
+                )
+            )
+        },
+    ),
+    RecordKind.GROUP: _Format(
+        _GROUP_KEY,
+        3,
+        entity_codec(
+            record_schema(
+                "GroupMetadataValue",
+                {
+                    "protocol_type": STRING,
+                    "generation": INT32,
+                    "protocol": NULLABLE_STRING,
+                    "leader": NULLABLE_STRING,
+                    "current_state_timestamp": INT64,
+                    "members": array_of(_GROUP_MEMBER),
+                },
+            )
+        ),
+    ),
+    RecordKind.CONSUMER_GROUP: _Format(
+        _GROUP_KEY,
+        0,
+        entity_codec(
+            record_schema(
+                "ConsumerGroupMetadataValue", {"epoch": INT32, "metadata_hash": INT64}, True, {"metadata_hash": 0}
+            )
+        ),
+    ),
+    RecordKind.CONSUMER_GROUP_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        entity_codec(
+            record_schema(
+                "ConsumerGroupMemberMetadataValue",
+                {
+                    "instance_id": NULLABLE_STRING,
+                    "rack_id": NULLABLE_STRING,
+                    "client_id": STRING,
+                    "client_host": STRING,
+                    "subscribed_topic_names": STRINGS,
+                    "subscribed_topic_regex": NULLABLE_STRING,
+                    "rebalance_timeout": INT32,
+                    "server_assignor": NULLABLE_STRING,
+                },
+                True,
+            )
+        ),
+    ),
+    RecordKind.CONSUMER_GROUP_TARGET: _Format(
+        _GROUP_KEY,
+        0,
+        entity_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
+    ),
+    RecordKind.CONSUMER_GROUP_TARGET_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        entity_codec(
+            record_schema("ConsumerGroupTargetAssignmentMemberValue", {"topic_partitions": _PARTITIONS}, True)
+        ),
+    ),
+    RecordKind.CONSUMER_GROUP_CURRENT_MEMBER: _Format(
+        _MEMBER_KEY,
+        0,
+        entity_codec(
+            record_schema(
+                "ConsumerGroupCurrentMemberAssignmentValue",
+                {
+                    "member_epoch": INT32,
+                    "previous_member_epoch": INT32,
+                    "state": INT8,
+                    "assigned_partitions": _PARTITIONS_SINCE,
+                    "partitions_pending_revocation": _PARTITIONS_SINCE,
+                },
+                True,
+            )
+        ),
+    ),
+}
+
+
+def encode_key(kind: RecordKind, key: Message) -> bytes:
+    """Return the bytes of a record's key."""
+    return encode_versioned(kind, _FORMATS[kind].key, key)
+
+
+def encode_value(kind: RecordKind, value: Message) -> bytes:
+    """Return the bytes of a record's value."""
+    layout = _FORMATS[kind]
+    if "expire_timestamp" in value:
+        return encode_versioned(_EXPIRING_OFFSET_VERSION, layout.other_values[_EXPIRING_OFFSET_VERSION], value)
+    return encode_versioned(layout.value_version, layout.value, value)
+
+
+def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
+    """Return what a record says; None for a kind that this broker does not know.
+
+    Args:
+        key: its key.
+        value: its value; None for the removal of the key.
+
+    Raises:
+        MalformedMessageError: the bytes follow none of the schemas.
+    """
+    cursor = Cursor(memoryview(key))
+    number: int = cursor.number(VERSION)
+    try:
+        kind = RecordKind(number)
+    except ValueError:
+        return None
+    layout = _FORMATS[kind]
+    decoded_key: Message = layout.key.decode(cursor)
+    if value is None:
+        return GroupRecord(kind, decoded_key, None)
+    cursor = Cursor(memoryview(value))
+    version: int = cursor.number(VERSION)
+    codec = layout.value if version == layout.value_version else layout.other_values.get(version)
+    if codec is None:
+        raise MalformedMessageError(f"a record of kind {kind.name} has version {version}, not {layout.value_version}")
+    decoded_value: Message = codec.decode(cursor)
+    return GroupRecord(kind, decoded_key, decoded_value)
