@@ -32,7 +32,7 @@ from penstock.errors import (
     StreamsNotStartedError,
     UnknownTopologyError,
 )
-from penstock.host.turns import ApplicationTurns
+from penstock.host.supervision.turns import ApplicationTurns
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import HTML, TEXT
 from penstock.plan.subtopology import BuiltTopology

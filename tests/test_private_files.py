@@ -11,8 +11,8 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError
-from penstock.host.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
-from penstock.host.files import Files
+from penstock.host.storage.directories import application_directory, own_checkpoint_directory, warn_of_temporary_state
+from penstock.host.storage.files import Files
 from penstock.private_files import default_directory, open_private, private_directory, temporary_directory
 
 

@@ -21,10 +21,10 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import StreamsError, StreamsNotStartedError, UnknownTopologyError
 from penstock.host.api import Host, State
-from penstock.host.cores import cores_at_a_time
-from penstock.host.named import NamedHosts
 from penstock.host.open import open_host
-from penstock.host.turns import ApplicationTurns, Turns
+from penstock.host.supervision.cores import cores_at_a_time
+from penstock.host.supervision.named import NamedHosts
+from penstock.host.supervision.turns import ApplicationTurns, Turns
 from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription

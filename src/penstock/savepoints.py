@@ -18,8 +18,7 @@ from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.directories import application_path
-from penstock.host.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.open import keeps_checkpoint
 from penstock.host.spark.checkpoints import savepoint
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
@@ -27,6 +26,7 @@ from penstock.host.spark.checkpoints.evolution import Evolution, Shape, evolve, 
 from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
+from penstock.host.storage.directories import application_path
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener

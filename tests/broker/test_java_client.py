@@ -15,7 +15,7 @@ from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.group import GroupMembership
 from penstock.plan.topology import built_topology

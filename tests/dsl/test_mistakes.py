@@ -13,7 +13,7 @@ import pytest
 
 from penstock import StreamsBuilder
 from penstock.config import StreamsConfig
-from penstock.host.topics import resolve_patterns
+from penstock.host.deployment.topics import resolve_patterns
 from penstock.processor.api import SimpleSupplier
 from penstock.processor.first_results import watch_results
 from penstock.processor.stateless import StreamMapValues

@@ -9,9 +9,9 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import MissingInternalTopicError, StreamsError
-from penstock.host.committing import MOST_BYTES, checkpoint_of, offsets_of
-from penstock.host.layout import Layout, layout_of
-from penstock.host.lost_topics import LostTopic, check_topics, lost_topics, topic_entries, used_topics
+from penstock.host.commits.committing import MOST_BYTES, checkpoint_of, offsets_of
+from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.deployment.lost_topics import LostTopic, check_topics, lost_topics, topic_entries, used_topics
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition

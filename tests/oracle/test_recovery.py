@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from penstock import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.inline import InlineHost
+from penstock.host.inline.inline_host import InlineHost
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
 from penstock.record import RecordBatch
 from penstock.state.memory import MemoryBase

@@ -15,7 +15,7 @@ from opentelemetry.trace import StatusCode, get_current_span, get_tracer
 from penstock import JoinWindows, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, StreamsError
-from penstock.host.batch_tracing import batch_tracing
+from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.log_context import logged_as
 from penstock.plan.topology import Topology
 from penstock.record import Headers, RecordBatch

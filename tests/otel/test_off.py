@@ -14,7 +14,7 @@ import pytest
 from penstock import KafkaStreams, Topology, extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
-from penstock.host.batch_tracing import batch_tracing
+from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.record import RecordBatch
 from tests.otel.test_batch_spans import copy
 from tests.support.telemetry import Telemetry, produced

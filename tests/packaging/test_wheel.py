@@ -83,7 +83,7 @@ _OF_THREADS = (
     "subscription",
     "task_manager",
 )
-UNIT_TESTS = ("tests/host/test_committing.py", *(f"tests/host/threads/test_{name}.py" for name in _OF_THREADS))
+UNIT_TESTS = ("tests/host/commits/test_committing.py", *(f"tests/host/threads/test_{name}.py" for name in _OF_THREADS))
 """The tests of the threads host that need no broker."""
 
 

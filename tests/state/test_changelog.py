@@ -33,7 +33,7 @@ from penstock import (
     Topology,
 )
 from penstock.errors import ProcessorStateError
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.record import NO_TIMESTAMP, Change, Headers, RecordBatch, ValueTimestampHeaders
 from penstock.state.api import RecordContext
 from penstock.state.buffered_change import BufferedChange, pack_change

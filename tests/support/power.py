@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.host import files
+from penstock.host.storage import files
 
 
 class Disk:

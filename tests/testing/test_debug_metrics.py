@@ -23,7 +23,7 @@ from penstock import (
     Topology,
     Windowed,
 )
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.testing import TopologyTestDriver
 
 STRING = Serdes.string()

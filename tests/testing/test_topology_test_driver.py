@@ -22,7 +22,7 @@ from penstock import (
     ValueAndTimestamp,
 )
 from penstock.errors import InvalidStateStoreError, StreamsError
-from penstock.host import inline
+from penstock.host.inline import inline_host
 from penstock.record import ConsumerRecord
 from penstock.testing import MockClock, TestInputTopic, TestOutputTopic, TestRecord, TopologyTestDriver
 
@@ -262,7 +262,7 @@ def test_records_to_a_topic_that_is_read_again_are_processed_too() -> None:
 
 
 def test_a_topology_that_feeds_itself_without_an_end_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inline, "MAXIMUM_FOLLOWING", 50)
+    monkeypatch.setattr(inline_host, "MAXIMUM_FOLLOWING", 50)
     endless = pytest.raises(StreamsError, match="One record caused more than 50 further records, the last in topic in")
     with TopologyTestDriver(copy("in", "in"), DEFAULTS) as driver, endless:
         driver.create_input_topic("in", STRING, STRING).pipe_input("k", "v")

@@ -19,7 +19,7 @@ import pytest
 from penstock import KafkaStreams, KafkaStreamsNamedTopologyWrapper
 from penstock.errors import ConfigError
 from penstock.host.api import State
-from penstock.host.named import NamedHosts
+from penstock.host.supervision.named import NamedHosts
 from penstock.ui.answers import Answers
 from tests.support.waiting import until
 from tests.test_named_topologies import Hosts, named

@@ -28,8 +28,8 @@ from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsNotStartedError
 from penstock.extras import load
 from penstock.host.api import HostLife, State, StreamThreadExceptionResponse
-from penstock.host.directories import application_path
-from penstock.host.progress import late_end
+from penstock.host.storage.directories import application_path
+from penstock.host.supervision.progress import late_end
 from penstock.log_context import mark_log_records
 from penstock.metrics import Metric, MetricName
 from penstock.notebook import is_in_notebook

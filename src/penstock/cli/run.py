@@ -33,9 +33,9 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import counted
 from penstock.host.api import StreamThreadExceptionResponse
+from penstock.host.deployment.topics import named_topics
 from penstock.host.open import check_host
-from penstock.host.switching import switch_threads_often
-from penstock.host.topics import named_topics
+from penstock.host.supervision.switching import switch_threads_often
 from penstock.termination import terminating
 from penstock_broker.errors import BrokerError
 from penstock_broker.process import BrokerProcess

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from penstock.dsl.options import Grouped
     from penstock.dsl.stream import KStream
     from penstock.dsl.table import KTable
-    from penstock.host.head import Head
+    from penstock.host.inline.head import Head
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Graph:
             end = Process(name=name, supplier=supplier, store_names=())
             return self._ending_in(id, *between, end).upstream_of(name)
 
-        host = load("penstock.host.head", "head()")
+        host = load("penstock.host.inline.head", "head()")
         records, read = host.first_records(ending_in, limit, config, max_records)
         head: Head[Any, Any] = host.Head(records, read, *serdes)
         return head

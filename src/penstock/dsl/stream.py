@@ -45,7 +45,7 @@ from penstock.serdes.format import are_alike
 if TYPE_CHECKING:
     from penstock.dsl.grouped import KGroupedStream
     from penstock.dsl.table import KTable
-    from penstock.host.head import Head
+    from penstock.host.inline.head import Head
 
 
 class KStream(StreamJoins[K, V]):

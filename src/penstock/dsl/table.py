@@ -28,7 +28,7 @@ from penstock.state.suppliers import TimeOrderedBufferBytesStoreSupplier
 if TYPE_CHECKING:
     from penstock.dsl.grouped_table import KGroupedTable
     from penstock.dsl.stream import KStream
-    from penstock.host.head import Head
+    from penstock.host.inline.head import Head
 
 
 _OF_STREAMS = (

@@ -13,7 +13,7 @@ from penstock import extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.api import Host, StateQueries
-from penstock.host.turns import ApplicationTurns
+from penstock.host.supervision.turns import ApplicationTurns
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.state.restore_listener import StateRestoreListener

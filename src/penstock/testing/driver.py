@@ -2,7 +2,7 @@
 
 Rules: every topic has one partition and all sub-topologies run in one task, `0_0`. A record piped in is processed
 completely before `pipe_input` returns: the record, stream-time punctuation, a commit, then the records that this wrote
-to topics that the topology reads. The wall clock moves only by calls. `host/inline.py` drives the records; this module
+to topics that the topology reads. The wall clock moves only by calls. `host/inline` drives the records; this module
 has the queues of output, the stores, and the errors of Kafka's driver.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig, keys_of
-from penstock.host.inline import InlineHost, ProducedRecord
+from penstock.host.inline.inline_host import InlineHost, ProducedRecord
 from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import SinkSpec, SourceSpec
 from penstock.plan.topology import Topology, built_topology

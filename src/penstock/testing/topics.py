@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar, overload
 
 from penstock.extras import load
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.notebook import Forms, table
 from penstock.record import Headers, KeyValue, checked_headers
 from penstock.serdes import Serde

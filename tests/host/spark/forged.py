@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 
 from penstock.errors import StreamsError
-from penstock.host.carried_errors import CarriedError
+from penstock.host.packing.carried_errors import CarriedError
 from penstock.host.spark.protocol.failures import encode_failure
 
 

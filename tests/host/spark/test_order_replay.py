@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from penstock.errors import StreamsError
-from penstock.host.order_replay import OrderReplay
+from penstock.host.inline.order_replay import OrderReplay
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from tests.host.spark.support import SparkRunner

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock import KafkaStreams, Produced, StreamsBuilder, Topology
+from penstock.host.packing.tapped_records import decoded_records, encoded_records
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_tapped, write_taps
-from penstock.host.tapped_records import decoded_records, encoded_records
 from penstock.task.taps import TappedRecord
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.phases import Phase

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.config import StreamsConfig
 from penstock.host.api import StateQueries
-from penstock.host.directories import application_path
+from penstock.host.storage.directories import application_path
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.vocabulary import GLOBAL_TASK

@@ -9,7 +9,7 @@ from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.membership import Post
 from penstock.host.threads.queued import QueuedThread

@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import CorruptedBaseError, InvalidStateStoreError
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.vocabulary import GLOBAL_TASK

@@ -29,8 +29,9 @@ from penstock.errors import (
 )
 from penstock.exception_handlers import ErrorHandlerContext, ProducerRecord, ProductionExceptionHandler, Response
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import Layout
-from penstock.host.production import ProductionFailedError
+from penstock.host.commits.production import ProductionFailedError
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch, UsedTopics
 from penstock.host.threads import driver
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.driver import ThreadsHost
@@ -38,7 +39,6 @@ from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
 from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
 from penstock.host.threads.workers import worker_process
-from penstock.host.topic_watch import TopicChanges, TopicWatch, UsedTopics
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import RecordBatch, TopicPartition

@@ -10,7 +10,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Consumed, Produced
 from penstock.host.api import CommitFigures
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures, progress_line
 from penstock.host.threads.processing import TaskRunner

@@ -23,7 +23,7 @@ from penstock.errors import (
     UnstableOffsetCommitError,
 )
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener

@@ -15,7 +15,7 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.errors import UnstableOffsetCommitError
-from penstock.host.progress import late_end
+from penstock.host.supervision.progress import late_end
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.phases import Phase

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.task_manager import Room
-from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT

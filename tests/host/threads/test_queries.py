@@ -19,7 +19,7 @@ from penstock.errors import (
     UnknownStateStoreError,
 )
 from penstock.host.api import Staleness, StoreSize
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import queries as threads_queries
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Commit

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.errors import ConfigError, CorruptedSegmentError
-from penstock.host.files import Files
+from penstock.host.storage.files import Files
 from penstock.host.threads.remote_snapshots import (
     Changelog,
     Origin,

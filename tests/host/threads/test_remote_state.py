@@ -19,8 +19,8 @@ import pytest
 from penstock.client.api import Admin, Consumer
 from penstock.errors import InvalidStateStoreError
 from penstock.host.crashpoints import SNAPSHOT_POINTS
-from penstock.host.files import Files
-from penstock.host.sealed_files import sealed, unsealed
+from penstock.host.storage.files import Files
+from penstock.host.storage.sealed_files import sealed, unsealed
 from penstock.host.threads import remote_state
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.driver import ThreadsHost

@@ -13,7 +13,7 @@ from penstock.client.confluent import ConfluentConsumer, ConfluentFetcher, Confl
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.host.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys

@@ -11,7 +11,7 @@ import pytest
 from penstock import Materialized, StreamsBuilder
 from penstock.config import StreamsConfig
 from penstock.errors import AuthorizationError, BrokerNotFoundError, KafkaError, OffsetOutOfRangeError
-from penstock.host.layout import layout_of
+from penstock.host.deployment.layout import layout_of
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology

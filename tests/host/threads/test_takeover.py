@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import StreamsError
-from penstock.host.committing import PartitionMetadata
+from penstock.host.commits.committing import PartitionMetadata
 from penstock.host.threads.takeover import (
     Input,
     Store,

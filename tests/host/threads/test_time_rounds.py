@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.task_manager import Limits, TaskManager, TaskState

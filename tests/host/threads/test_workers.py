@@ -26,7 +26,8 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized, Produced
 from penstock.errors import InvalidStateStoreError, StreamsError, TopologyError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.processing import TaskRunner
@@ -34,7 +35,6 @@ from penstock.host.threads.workers.messages import encoded
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
-from penstock.host.turns import TopologyTurns, Turns
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import FailedRecord, PartitionBatch, RecordBatch, TopicPartition

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from penstock import StreamsConfig, Topology
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from penstock.state.api import RecordContext, StoreBuilder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock import Serde, StreamsBuilder, StreamsConfig, Topology, TopologyConfig
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology, InternalTopic
 from penstock.task import execution as task_execution
 from penstock.testing import TopologyTestDriver

@@ -17,9 +17,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from penstock import StreamsConfig, Topology
-from penstock.host.inline import PARTITION, InlineHost
+from penstock.host.deployment.topics import resolve_patterns
+from penstock.host.inline.inline_host import PARTITION, InlineHost
 from penstock.host.spark.protocol.placement import place
-from penstock.host.topics import resolve_patterns
 from penstock.plan.subtopology import BuiltTopology, SourceSpec
 from penstock.record import NO_TIMESTAMP, RecordBatch
 from penstock.task.punctuation import EpochSchedules, LivingSchedules, Schedules

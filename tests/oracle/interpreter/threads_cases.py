@@ -10,7 +10,7 @@ from typing import Any
 from penstock import StreamsConfig, Topology
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
-from penstock.host.committing import PartitionMetadata
+from penstock.host.commits.committing import PartitionMetadata
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 from tests.host.threads.runner import AT_ONCE, ThreadsRunner

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock import StreamsConfig, Topology
-from penstock.host.inline import ProducedRecord
+from penstock.host.inline.inline_host import ProducedRecord
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock_broker.common.clock import MockClock

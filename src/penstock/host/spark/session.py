@@ -31,8 +31,8 @@ import penstock_broker
 from penstock.background import in_background
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, ProcessorStateError, StreamsError
-from penstock.host.cores import cores
 from penstock.host.spark.versions import FEATURES
+from penstock.host.supervision.cores import cores
 from penstock.private_files import open_private, private_directory, temporary_directory
 
 _log = logging.getLogger(__name__)

@@ -15,7 +15,7 @@ from penstock.client.api import Admin, Fetcher
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
-from penstock.host.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.processing import ReadableStore
 from penstock.host.threads.queries import RunningTasks, TaskQueries

@@ -11,7 +11,7 @@ from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, KafkaError, StreamsError
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember

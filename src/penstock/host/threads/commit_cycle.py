@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from penstock.client.api import OffsetAndMetadata
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.settings import Settings

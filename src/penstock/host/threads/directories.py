@@ -31,7 +31,7 @@ import orjson
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.crashpoints import crash_point
-from penstock.host.directories import application_directory, application_path
+from penstock.host.storage.directories import application_directory, application_path
 from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.metrics.measurements import Measurement

@@ -29,12 +29,14 @@ from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
 from penstock.extras import load
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
+from penstock.host.commits.production import RefusedRecords
+from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
-from penstock.host.layout import Layout, own_topics
-from penstock.host.production import RefusedRecords
-from penstock.host.progress import DroppedRecordsLog, ProgressLog
-from penstock.host.purging import RecordPurge
-from penstock.host.restarts import Restarts, TaskTimeout
+from penstock.host.deployment.layout import Layout, own_topics
+from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
+from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+from penstock.host.supervision.restarts import Restarts, TaskTimeout
+from penstock.host.supervision.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.host.threads import resetting
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.bounded_consumer import BoundedConsumer
@@ -64,8 +66,6 @@ from penstock.host.threads.unread import planned_ends
 from penstock.host.threads.upkeep import Upkeep, at_intervals
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses, starter_of_workers
-from penstock.host.topic_watch import TopicChanges, TopicWatch
-from penstock.host.turns import ApplicationTurns, TopologyTurns, Turns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.dead_letters import check_dead_letters

@@ -28,7 +28,7 @@ from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_t
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
 from penstock.host.crashpoints import crash_point
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ClassicProtocol

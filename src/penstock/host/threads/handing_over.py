@@ -21,10 +21,10 @@ import orjson
 from penstock.client.api import Admin, Fetcher, OffsetAndMetadata, Producer
 from penstock.errors import ProcessorStateError
 from penstock.host.api import STATE_ELSEWHERE
-from penstock.host.committing import offsets_of
-from penstock.host.internal_topics import make_internal_topics
-from penstock.host.layout import Layout
-from penstock.host.lost_topics import topic_entries, used_topics
+from penstock.host.commits.committing import offsets_of
+from penstock.host.deployment.internal_topics import make_internal_topics
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.lost_topics import topic_entries, used_topics
 from penstock.host.threads.takeover import unfit_topics
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_cycle import CommitCycle
 from penstock.host.threads.ending import Ending

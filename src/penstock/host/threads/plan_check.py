@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from penstock.client.api import OffsetAndMetadata
-from penstock.host.committing import committed_task
-from penstock.host.internal_topics import wrong_partitions
-from penstock.host.layout import Layout
+from penstock.host.commits.committing import committed_task
+from penstock.host.deployment.internal_topics import wrong_partitions
+from penstock.host.deployment.layout import Layout
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

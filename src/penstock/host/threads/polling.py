@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 from penstock.client.api import Consumer, OffsetAndMetadata
 from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
+from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.instance import Instance
@@ -20,7 +21,6 @@ from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.task_manager import WorkerOf
-from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock_broker.common.clock import Clocks, elapsed_milliseconds

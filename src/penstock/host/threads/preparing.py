@@ -9,13 +9,13 @@ from dataclasses import replace
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.internal_topics import internal_topics, make_internal_topics
-from penstock.host.layout import Layout, layout_of
-from penstock.host.listed_topics import listed_topics
-from penstock.host.lost_topics import check_topics, recorded_topics
+from penstock.host.deployment.internal_topics import internal_topics, make_internal_topics
+from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.deployment.listed_topics import listed_topics
+from penstock.host.deployment.lost_topics import check_topics, recorded_topics
+from penstock.host.deployment.topics import check_sink_topics, named_topics, source_topics
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.plan_check import refused_plan
-from penstock.host.topics import check_sink_topics, named_topics, source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import TopicPartition
 

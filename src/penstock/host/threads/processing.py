@@ -12,14 +12,14 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from penstock.errors import InvalidStateStoreError, StreamsError
-from penstock.host.batch_tracing import batch_tracing
-from penstock.host.committing import offsets_of
-from penstock.host.layout import Layout
-from penstock.host.lost_topics import topic_entries, used_topics
-from penstock.host.task_measuring import TaskMeasuring, of_base
+from penstock.host.commits.committing import offsets_of
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.lost_topics import topic_entries, used_topics
+from penstock.host.measuring.batch_tracing import batch_tracing
+from penstock.host.measuring.task_measuring import TaskMeasuring, of_base
+from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
-from penstock.host.turns import TopologyTurns
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition

@@ -9,10 +9,10 @@ import traceback
 from collections.abc import Callable
 from itertools import count
 
+from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import LAST_SECONDS, ReadableStore, TaskRunner
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.task.taps import TappedRecord
 from penstock_broker.common.clock import elapsed_milliseconds

@@ -18,8 +18,8 @@ from penstock.config.keys import EXACTLY_ONCE_V2
 from penstock.errors import InvalidStateStoreError, StateStoreNotAvailableError
 from penstock.extras import load
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
-from penstock.host.layout import Layout
-from penstock.host.task_positions import ANSWER_MS, Committed, TaskPositions
+from penstock.host.commits.task_positions import ANSWER_MS, Committed, TaskPositions
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys

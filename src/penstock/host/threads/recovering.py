@@ -17,10 +17,10 @@ from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentFetcher, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.committing import PartitionMetadata, checkpoint_of
-from penstock.host.internal_topics import make_internal_topics
-from penstock.host.layout import Layout, layout_of
-from penstock.host.lost_topics import LostTopic, lost_topics, recorded_topics, topic_entries, used_topics
+from penstock.host.commits.committing import PartitionMetadata, checkpoint_of
+from penstock.host.deployment.internal_topics import make_internal_topics
+from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.deployment.lost_topics import LostTopic, lost_topics, recorded_topics, topic_entries, used_topics
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block

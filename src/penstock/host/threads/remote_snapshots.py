@@ -25,8 +25,8 @@ import msgspec
 
 from penstock.errors import StreamsError
 from penstock.host.crashpoints import crash_point
-from penstock.host.files import Files, without_secrets
-from penstock.host.sealed_files import digest_of, sealed, unsealed
+from penstock.host.storage.files import Files, without_secrets
+from penstock.host.storage.sealed_files import digest_of, sealed, unsealed
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Changes
 from penstock.state.restoring import changes_of

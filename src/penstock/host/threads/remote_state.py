@@ -32,7 +32,7 @@ from penstock.errors import (
     UnsupportedVersionError,
 )
 from penstock.host.crashpoints import crash_point
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import Commit
 from penstock.host.threads.remote_snapshots import (

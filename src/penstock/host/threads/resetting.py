@@ -13,9 +13,9 @@ from penstock.client.api import Admin
 from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.host.api import ApplicationReset
-from penstock.host.layout import own_topics
+from penstock.host.deployment.layout import own_topics
+from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.topics import resolve_patterns
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError
-from penstock.host.restarts import TaskTimeout
+from penstock.host.supervision.restarts import TaskTimeout
 from penstock.plan.subtopology import TaskId
 
 

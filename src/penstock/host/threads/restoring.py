@@ -12,11 +12,11 @@ from functools import partial
 from penstock.client.api import Admin, Fetcher
 from penstock.config.offset_reset import EARLIEST
 from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
-from penstock.host.committing import check_has_state, check_task, checkpoint_of
+from penstock.host.commits.committing import check_has_state, check_task, checkpoint_of
+from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
-from penstock.host.layout import Layout
-from penstock.host.offset_resets import after_truncation, offset_resets, reset_offsets
-from penstock.host.purging import RecordPurge
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.offset_resets import after_truncation, offset_resets, reset_offsets
 from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
 from penstock.host.threads.task_offsets import OffsetsOfTasks, TaskOffsets
 from penstock.host.threads.unread import unread

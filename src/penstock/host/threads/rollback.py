@@ -8,7 +8,7 @@ from __future__ import annotations
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.restarts import Restarts, TaskTimeout
+from penstock.host.supervision.restarts import Restarts, TaskTimeout
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.commit_cycle import CommitCycle
 from penstock.host.threads.ending import Ending

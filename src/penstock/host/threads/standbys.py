@@ -16,8 +16,8 @@ from functools import partial
 
 from penstock.client.api import Admin, Consumer
 from penstock.errors import InvalidStateStoreError, KafkaError, OffsetOutOfRangeError
-from penstock.host.layout import Layout
-from penstock.host.restarts import TaskTimeout
+from penstock.host.deployment.layout import Layout
+from penstock.host.supervision.restarts import TaskTimeout
 from penstock.host.threads.processing import CommittedEntries, ReadableStore
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition

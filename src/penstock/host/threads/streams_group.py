@@ -19,8 +19,8 @@ from penstock.client.sockets.connection import Api
 from penstock.client.sockets.groups import STREAMS_GROUP_DESCRIBE
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, StreamsError, TopologyError, UnsupportedVersionError
-from penstock.host.internal_topics import internal_topics
-from penstock.host.layout import Layout
+from penstock.host.deployment.internal_topics import internal_topics
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
 from penstock.host.threads.streams_member import ASSIGNMENT_DELAYED, SESSION_MS, StreamsMember

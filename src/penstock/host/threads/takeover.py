@@ -19,12 +19,12 @@ from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError, StreamsError, UnstableOffsetCommitError, counted
-from penstock.host.committing import PartitionMetadata, check_has_state
-from penstock.host.internal_topics import internal_topics, wrong_partitions
-from penstock.host.layout import Layout, layout_of, own_topics
+from penstock.host.commits.committing import PartitionMetadata, check_has_state
+from penstock.host.deployment.internal_topics import internal_topics, wrong_partitions
+from penstock.host.deployment.layout import Layout, layout_of, own_topics
+from penstock.host.deployment.topics import source_topics
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.plan_check import moved_partitions
-from penstock.host.topics import source_topics
 from penstock.plan.subtopology import BuiltTopology
 from penstock.record import NO_TIMESTAMP, RecordBatch, TopicPartition
 from penstock.state.api import StoreBuilder

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from penstock.client.api import Admin, OffsetAndMetadata
 from penstock.errors import StreamsError
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Generator
 from typing import Final
 
-from penstock.host.purging import RecordPurge
+from penstock.host.commits.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import Figures
 from penstock.host.threads.membership import Post

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from penstock.config import StreamsConfig
-from penstock.host.layout import Layout
-from penstock.host.record_time import topics_with_own_time
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.record_time import topics_with_own_time
 from penstock.plan.subtopology import BuiltTopology, SinkSpec, TaskId
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, running_maximum
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from penstock.client.api import Admin
-from penstock.host.layout import Layout
-from penstock.host.offset_resets import offset_resets, reset_offsets
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.offset_resets import offset_resets, reset_offsets
 from penstock.host.threads.vocabulary import Unread
 from penstock.record import TopicPartition
 

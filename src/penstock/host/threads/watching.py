@@ -13,10 +13,10 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
 from penstock.host.api import HostListener, Staleness, State, StateQueries, TaskMetadata
-from penstock.host.layout import Layout, layout_of
-from penstock.host.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
+from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.supervision.watching import Watching
 from penstock.host.threads.queries import TaskQueries, committed_by
-from penstock.host.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import TopicPartition

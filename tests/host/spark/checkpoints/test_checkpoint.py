@@ -10,7 +10,6 @@ import pytest
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.sealed_files import sealed
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata, RemovedStore, TopicFigures
 from penstock.host.spark.checkpoints.cleaner import Cleaner
 from penstock.host.spark.checkpoints.documents import unsealed
@@ -18,6 +17,7 @@ from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import Placement
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.sealed_files import sealed
 from penstock.plan.subtopology import BuiltTopology, TaskId
 
 

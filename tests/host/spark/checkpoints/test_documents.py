@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import IncompatibleCheckpointError, TaskCorruptedError
-from penstock.host.sealed_files import is_sealed, sealed
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import unsealed
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.sealed_files import is_sealed, sealed
 
 
 @given(st.binary(max_size=300), st.data())

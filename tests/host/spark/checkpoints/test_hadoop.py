@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import ConfigError
-from penstock.host.files import Files
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
+from penstock.host.storage.files import Files
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import commit_offsets, committed_offsets
 from penstock.errors import KafkaError, ProcessorStateError, StreamsError
-from penstock.host.committing import PartitionMetadata
+from penstock.host.commits.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.savepoint import SavedState
 from penstock.host.spark.driver.resetting import reset_application

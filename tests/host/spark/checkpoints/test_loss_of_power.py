@@ -10,7 +10,7 @@ import pytest
 
 from penstock import savepoints
 from penstock.config import StreamsConfig
-from penstock.host import files
+from penstock.host.storage import files
 from tests.host.spark.crashes import ALL_POINTS, Crashes, KilledError
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner

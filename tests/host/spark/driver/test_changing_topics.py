@@ -16,10 +16,10 @@ from penstock import AutoOffsetReset, Consumed, Materialized, Produced, Serdes, 
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, MissingSourceTopicError, StreamsError
+from penstock.host.deployment.topic_watch import topic_changes
+from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.spark.driver.preparation import internal_topics
 from penstock.host.spark.planner import epoch_planner, topic_ends
-from penstock.host.topic_watch import topic_changes
-from penstock.host.topics import resolve_patterns
 from penstock.plan.partitioning import partition_for
 from tests.host.spark.crashes import Crashes, KilledError
 from tests.host.spark.inline import InlineQuery, failure_of

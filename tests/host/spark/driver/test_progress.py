@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.progress import DroppedRecordsLog, ProgressLog
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.driver.figures import Figures, progress_line
+from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
 from penstock.record import TopicPartition
 from tests.host.spark.inline import InlineQuery
 from tests.host.spark.support import SparkRunner

@@ -16,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from penstock import Consumed, Grouped, Materialized, Produced, Serdes, StreamsBuilder, Topology
 from penstock.errors import ConfigError, StreamsError, TopologyError
-from penstock.host.files import Files as CheckpointFiles
 from penstock.host.spark.frames import data_frames
 from penstock.host.spark.frames.batch_numbers import first_number, numbered_from
 from penstock.host.spark.frames.data_frames import BatchPartitions, DataFrameQueries, columns, partitions_of
 from penstock.host.spark.protocol.failures import QueryFailedError
+from penstock.host.storage.files import Files as CheckpointFiles
 from penstock.plan.partitioning import murmur2
 from penstock.spark import TopicDataSource, reset
 from penstock.testing import TopologyTestDriver

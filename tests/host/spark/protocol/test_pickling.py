@@ -14,7 +14,7 @@ import pytest
 
 from penstock import Consumed, Materialized, Processor, Record, Serdes, StreamsBuilder, StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.pickling import dump
+from penstock.host.packing.pickling import dump
 from penstock.host.spark.protocol.application_description import dump_description
 from tests.host.spark.protocol.test_application_description import description_of
 

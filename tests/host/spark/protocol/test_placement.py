@@ -11,8 +11,8 @@ from penstock import Serdes, StreamsBuilder, Topology
 from penstock.config import StreamsConfig
 from penstock.dsl.options import Consumed, Grouped
 from penstock.errors import MissingSourceTopicError, TopologyError
+from penstock.host.deployment.topics import check_source_topics, resolve_patterns
 from penstock.host.spark.protocol.placement import differences, place, shape
-from penstock.host.topics import check_source_topics, resolve_patterns
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.subtopology import BuiltTopology, InternalTopic, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import KafkaError, StreamsError, TopologyError
-from penstock.host.record_blobs import decode_batch, encode_batch
+from penstock.host.packing.record_blobs import decode_batch, encode_batch
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import (
     QueryFailedError,

@@ -17,8 +17,8 @@ from penstock.client.confluent.refusals import fail_on_refused
 from penstock.client.sockets.offsets import COUNTED_OUT
 from penstock.errors import KafkaError, OffsetOutOfRangeError, TaskMigratedError
 from penstock.host.api import StreamThreadExceptionResponse
-from penstock.host.layout import Layout
-from penstock.host.purging import RecordPurge
+from penstock.host.commits.purging import RecordPurge
+from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION

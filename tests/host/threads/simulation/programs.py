@@ -13,7 +13,7 @@ from typing import NamedTuple
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Produced
-from penstock.host.layout import Layout, layout_of
+from penstock.host.deployment.layout import Layout, layout_of
 from penstock.plan.topology import Topology, built_topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
 from penstock.record import TopicPartition

@@ -7,13 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
+from penstock.host.supervision.turns import Turn
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.workers.messages import WorkerAction
 from penstock.host.threads.workers.worker import WorkerTasks
 from penstock.host.threads.workers.worker_process import Died
-from penstock.host.turns import Turn
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import Base
 from tests.host.threads.simulation.world import World

@@ -13,8 +13,8 @@ from penstock import Consumed, Joined, Materialized, Serdes, Stores, StreamsBuil
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.errors import ProcessorStateError
-from penstock.host.committing import PartitionMetadata
-from penstock.host.internal_topics import internal_topics
+from penstock.host.commits.committing import PartitionMetadata
+from penstock.host.deployment.internal_topics import internal_topics
 from penstock.host.threads.takeover import check_serdes_of
 from penstock.plan.topology import built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition

@@ -18,7 +18,7 @@ from zlib import crc32
 
 import numpy as np
 
-from penstock.host.record_blobs import decode_batch, decoded_numbers, encode_batch
+from penstock.host.packing.record_blobs import decode_batch, decoded_numbers, encode_batch
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.protocol.placement import Placement

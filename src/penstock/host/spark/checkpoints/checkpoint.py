@@ -38,10 +38,10 @@ import orjson
 
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, TaskMigratedError
-from penstock.host.files import Files
-from penstock.host.sealed_files import is_sealed, sealed
 from penstock.host.spark.checkpoints.documents import damaged, parsed, unsealed
 from penstock.host.spark.protocol.task_entry import TaskEntry
+from penstock.host.storage.files import Files
+from penstock.host.storage.sealed_files import is_sealed, sealed
 
 FORMAT = 3
 

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from penstock.errors import TaskCorruptedError
-from penstock.host import sealed_files
+from penstock.host.storage import sealed_files
 
 
 def unsealed(data: bytes, name: str) -> bytes:

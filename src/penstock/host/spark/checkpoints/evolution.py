@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from penstock.config import StreamsConfig
+from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.spark.checkpoints.checkpoint import RemovedStore, removed_holder
 from penstock.host.spark.protocol.placement import Placement, differences, place, shape
-from penstock.host.topics import resolve_patterns
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.subtopology import BuiltTopology, TaskId
 

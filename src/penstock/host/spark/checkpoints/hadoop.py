@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from penstock.errors import ConfigError
-from penstock.host.files import Files
+from penstock.host.storage.files import Files
 
 _SCHEMES = {
     "s3": "s3a",

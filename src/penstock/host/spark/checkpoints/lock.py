@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, Self
 
 from penstock.errors import LockError
-from penstock.host.directories import own_checkpoint_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.storage.directories import own_checkpoint_directory
 from penstock.private_files import open_private, private_directory
 
 LOCK_FILE = "lock"

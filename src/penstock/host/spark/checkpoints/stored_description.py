@@ -21,8 +21,8 @@ import cloudpickle
 from penstock.config import StreamsConfig
 from penstock.config.keys import KEYS
 from penstock.errors import StreamsError
-from penstock.host.pickling import ByValueError, digest_of, dump_by_value
-from penstock.host.sent_program import extend_module_path, module_path
+from penstock.host.packing.pickling import ByValueError, digest_of, dump_by_value
+from penstock.host.packing.sent_program import extend_module_path, module_path
 from penstock.host.spark.protocol.application_description import (
     ApplicationDescription,
     dump_description,

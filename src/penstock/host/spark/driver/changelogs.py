@@ -18,9 +18,9 @@ from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError
 from penstock.host.api import STATE_ELSEWHERE
-from penstock.host.internal_topics import make_internal_topics
-from penstock.host.layout import Layout
-from penstock.host.lost_topics import lost_topics
+from penstock.host.deployment.internal_topics import make_internal_topics
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.lost_topics import lost_topics
 from penstock.host.spark.checkpoints.carried import first_held
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata
 from penstock.host.spark.checkpoints.manifests import last_manifest, planned_offset

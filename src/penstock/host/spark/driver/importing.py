@@ -14,7 +14,8 @@ from typing import NamedTuple
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.listed_topics import listed_topics
+from penstock.host.deployment.listed_topics import listed_topics
+from penstock.host.deployment.topics import named_topics
 from penstock.host.spark.checkpoints.carried import encode_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.rewriting import kinds_of_stores, write_state
@@ -23,7 +24,6 @@ from penstock.host.spark.driver.preparation import placed
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.placement import shape
 from penstock.host.spark.protocol.task_entry import TaskEntry
-from penstock.host.topics import named_topics
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.api import Entries

@@ -20,10 +20,16 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
-from penstock.host.layout import layout_of, own_topics
-from penstock.host.listed_topics import listed_topics
-from penstock.host.offset_resets import offset_resets, recreated_topics_error, reset_offsets
-from penstock.host.sealed_files import is_sealed
+from penstock.host.deployment.layout import layout_of, own_topics
+from penstock.host.deployment.listed_topics import listed_topics
+from penstock.host.deployment.offset_resets import offset_resets, recreated_topics_error, reset_offsets
+from penstock.host.deployment.topics import (
+    check_sink_topics,
+    check_source_topics,
+    named_topics,
+    pattern_topics,
+    resolve_patterns,
+)
 from penstock.host.spark.checkpoints import topology_versions
 from penstock.host.spark.checkpoints.checkpoint import FORMAT, Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.evolution import Evolution, evolve
@@ -40,13 +46,7 @@ from penstock.host.spark.driver.changelogs import positions_in_step, prepare_cha
 from penstock.host.spark.protocol.application_description import ApplicationDescription, check_can_be_sent
 from penstock.host.spark.protocol.placement import Placement, place, shape
 from penstock.host.spark.protocol.transactions import commits_topic, guarantee_of, make_commits_topic
-from penstock.host.topics import (
-    check_sink_topics,
-    check_source_topics,
-    named_topics,
-    pattern_topics,
-    resolve_patterns,
-)
+from penstock.host.storage.sealed_files import is_sealed
 from penstock.plan.dead_letters import check_dead_letters
 from penstock.plan.partition_grouper import configured_grouper
 from penstock.plan.serde_check import check_serdes

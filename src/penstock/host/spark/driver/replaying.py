@@ -17,6 +17,7 @@ from typing import Any, Final
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
+from penstock.host.deployment.topics import resolve_patterns
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Metadata, TopicFigures, checkpoint_of
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset, start_offset
@@ -31,7 +32,6 @@ from penstock.host.spark.worker.global_state import global_stores
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.reading import check_topics, read_range
 from penstock.host.spark.worker.task_epoch import TaskEpoch
-from penstock.host.topics import resolve_patterns
 from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.record import PartitionBatch, TopicPartition, size_of
 from penstock.state.api import StateStore

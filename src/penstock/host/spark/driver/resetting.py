@@ -17,7 +17,7 @@ from penstock.client.confluent import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, counted
 from penstock.host.api import ApplicationReset
-from penstock.host.layout import own_topics
+from penstock.host.deployment.layout import own_topics
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source

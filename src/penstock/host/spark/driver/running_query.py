@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.errors import StreamsError
+from penstock.host.packing.tapped_records import decoded_records
 from penstock.host.spark import session
 from penstock.host.spark.planner import epoch_planner
 from penstock.host.spark.planner.taps import read_tapped, read_taps, write_taps
@@ -27,7 +28,6 @@ from penstock.host.spark.protocol.rows import SCHEMA_DDL
 from penstock.host.spark.versions import FEATURES, map_in_arrow, repartition_by_id
 from penstock.host.spark.worker import sink, source
 from penstock.host.spark.worker.stage import stage
-from penstock.host.tapped_records import decoded_records
 from penstock.private_files import private_directory
 from penstock.record import TopicPartition
 from penstock.task.taps import TappedRecord

@@ -30,10 +30,8 @@ from penstock.client.settings import warn_of_rows_without_effect
 from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError, StreamsNotStartedError, TaskCorruptedError, TaskMigratedError
 from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
-from penstock.host.cores import cores
-from penstock.host.directories import application_path, warn_of_temporary_state
-from penstock.host.progress import DroppedRecordsLog, ProgressLog
-from penstock.host.restarts import Restarts
+from penstock.host.deployment.topic_watch import TopicWatch
+from penstock.host.deployment.topics import written_topics
 from penstock.host.spark import session
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
@@ -52,9 +50,11 @@ from penstock.host.spark.protocol.application_description import ApplicationDesc
 from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.spark.worker.bases import seal_bases
-from penstock.host.topic_watch import TopicWatch
-from penstock.host.topics import written_topics
-from penstock.host.turns import ApplicationTurns
+from penstock.host.storage.directories import application_path, warn_of_temporary_state
+from penstock.host.supervision.cores import cores
+from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+from penstock.host.supervision.restarts import Restarts
+from penstock.host.supervision.turns import ApplicationTurns
 from penstock.log_context import logged_as
 from penstock.metrics.host_metrics import Measured, client_statistics
 from penstock.plan.subtopology import BuiltTopology

@@ -13,7 +13,7 @@ from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
 from penstock.host.spark.driver.figures import Figures
 from penstock.host.spark.query.queries import CheckpointQueries
-from penstock.host.watching import Watching
+from penstock.host.supervision.watching import Watching
 from penstock.metrics.host_metrics import Measured
 from penstock.plan.subtopology import BuiltTopology
 from penstock_broker.common.clock import Clock, SystemClock

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from penstock.host.files import Files
-from penstock.host.sealed_files import sealed
 from penstock.host.spark.checkpoints.documents import parsed, unsealed
+from penstock.host.storage.files import Files
+from penstock.host.storage.sealed_files import sealed
 from penstock_broker.common.clock import Clock
 
 _SPARK_OFFSETS: Final = "offsets"

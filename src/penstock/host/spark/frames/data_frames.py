@@ -40,9 +40,7 @@ from penstock.client.confluent.sending import EpochWriter
 from penstock.client.confluent.transactions import TransactionalWriter
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.files import Files
-from penstock.host.pickling import dump
-from penstock.host.sealed_files import digest_of, is_sealed, sealed
+from penstock.host.packing.pickling import dump
 from penstock.host.spark.checkpoints.documents import parsed, unsealed
 from penstock.host.spark.checkpoints.hadoop import hadoop_uri
 from penstock.host.spark.checkpoints.markers import move_markers
@@ -53,6 +51,8 @@ from penstock.host.spark.protocol.failures import QueryFailedError, encode_failu
 from penstock.host.spark.protocol.transactions import guarantee_of, make_commits_topic
 from penstock.host.spark.session import STOP_SECONDS, make_active, open_for_calls
 from penstock.host.spark.versions import map_in_arrow, repartition_by_id, stream_reader
+from penstock.host.storage.files import Files
+from penstock.host.storage.sealed_files import digest_of, is_sealed, sealed
 from penstock.plan.internal_topics import RECORDS_STAY
 from penstock.plan.partitioning import murmur2_column
 from penstock.plan.subtopology import BuiltTopology, DataFrameSink, DataFrameSource

@@ -21,8 +21,8 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, UnknownTopicOrPartitionError
-from penstock.host.pickling import dump
-from penstock.host.purging import RecordPurge
+from penstock.host.commits.purging import RecordPurge
+from penstock.host.packing.pickling import dump
 from penstock.host.spark.versions import StreamReader, stream_reader
 from penstock.record import RecordBatch, TopicPartition
 from penstock_broker.common.clock import elapsed_milliseconds

@@ -22,8 +22,8 @@ from pyspark.sql.datasource import InputPartition
 from penstock.client.api import EpochPosition
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.errors import KafkaError, RetriableError, UnknownTopicOrPartitionError
+from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
-from penstock.host.purging import RecordPurge
 from penstock.host.spark.checkpoints.carried import first_held
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.checkpoints.cleaner import Cleaner

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from penstock.host.record_time import topics_with_own_time
+from penstock.host.deployment.record_time import topics_with_own_time
 from penstock.host.spark.protocol.placement import Placement
 from penstock.plan.subtopology import BuiltTopology
 

@@ -19,7 +19,7 @@ from penstock.errors import (
     StreamsError,
     UnknownTopicOrPartitionError,
 )
-from penstock.host.offset_resets import recreated_topics_error, reset_offsets, truncation
+from penstock.host.deployment.offset_resets import recreated_topics_error, reset_offsets, truncation
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure

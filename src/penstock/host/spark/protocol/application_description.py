@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from penstock.config import StreamsConfig
-from penstock.host.offset_resets import offset_resets
-from penstock.host.sent_program import dump_program, load_program, parts_of
+from penstock.host.deployment.offset_resets import offset_resets
+from penstock.host.deployment.topics import pattern_topics
+from penstock.host.packing.sent_program import dump_program, load_program, parts_of
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.placement import Placement
-from penstock.host.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 from penstock_broker.common.clock import Clock, SystemClock

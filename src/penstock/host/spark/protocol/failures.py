@@ -23,7 +23,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.errors.exceptions.captured import CapturedException
 
 from penstock.errors import StreamsError
-from penstock.host.carried_errors import carried, made_again, with_causes
+from penstock.host.packing.carried_errors import carried, made_again, with_causes
 from penstock.plan.user_lines import called_lines
 from penstock.record import FailedRecord
 

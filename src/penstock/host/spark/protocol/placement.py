@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 from zlib import crc32
 
-from penstock.host.topics import external_sink_topics, repartition_counts
+from penstock.host.deployment.topics import external_sink_topics, repartition_counts
 from penstock.plan.partition_grouper import BY_NUMBER, PartitionGrouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, NodeSpec, SinkSpec, SourceSpec, SubtopologySpec, TaskId
 from penstock.record import TopicPartition

@@ -16,6 +16,7 @@ from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import IncompatibleCheckpointError, InvalidStateStoreError
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
+from penstock.host.commits.task_positions import ANSWER_MS, TaskPositions
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, checkpoint_of
 from penstock.host.spark.query.global_reader import GlobalStateReader
 from penstock.host.spark.query.state_frames import StateScan, manifest_frame, segment_frame, store_frame
@@ -26,7 +27,6 @@ from penstock.host.spark.query.store_positions import (
     settled_offsets,
     source_partitions,
 )
-from penstock.host.task_positions import ANSWER_MS, TaskPositions
 from penstock.plan.partitioning import partition_for
 from penstock.plan.subtopology import BuiltTopology, StreamPartitioner, TaskId
 from penstock.record import TopicPartition

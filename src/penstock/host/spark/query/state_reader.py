@@ -32,10 +32,10 @@ from penstock.errors import (
     StateStoreNotAvailableError,
     TaskCorruptedError,
 )
-from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import existing_metadata, manifest_of_version
+from penstock.host.storage.directories import application_directory
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import open_private, private_directory
 from penstock.record import TopicPartition

@@ -24,9 +24,9 @@ from pathlib import Path
 
 from penstock.config import StreamsConfig
 from penstock.errors import LockError
-from penstock.host.directories import application_directory
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
+from penstock.host.storage.directories import application_directory
 from penstock.state.api import Base
 from penstock.state.base_directory import BaseDirectory
 from penstock.state.lmdb import DATA_FILE, LmdbBase

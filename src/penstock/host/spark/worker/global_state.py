@@ -25,13 +25,13 @@ import orjson
 from penstock.config import StreamsConfig
 from penstock.errors import CorruptedBaseError, OffsetOutOfRangeError, StreamsError, TaskMigratedError
 from penstock.host.crashpoints import crash_point
-from penstock.host.directories import application_directory, application_path
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.messages import GlobalControl
 from penstock.host.spark.worker.bases import GLOBAL_DIRECTORY
 from penstock.host.spark.worker.restore_progress import GlobalRestore
+from penstock.host.storage.directories import application_directory, application_path
 from penstock.plan.subtopology import SubtopologySpec
 from penstock.private_files import open_private
 from penstock.record import RecordBatch, TopicPartition, size_of

@@ -7,8 +7,8 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Se
 from contextlib import contextmanager
 from typing import Any
 
+from penstock.host.measuring.task_measuring import TaskMeasuring, of_base
 from penstock.host.spark.protocol.messages import TaskPhases, TaskReport
-from penstock.host.task_measuring import TaskMeasuring, of_base
 from penstock.metrics import SensorMetric, SensorReport
 from penstock.metrics.host_metrics import BUFFER_BYTES, BUFFER_COUNT, POLL, POLL_RECORDS, Operation
 from penstock.metrics.measurements import NOTHING, Measurement, measured_once

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from penstock.client.api import RefusedRecord
 from penstock.exception_handlers import ProductionExceptionHandler
-from penstock.host.production import ProductionFailedError, RefusedRecords
+from penstock.host.commits.production import ProductionFailedError, RefusedRecords
 from penstock.host.spark.protocol.application_description import DESCRIPTIONS_AT_HAND, ApplicationDescription
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.record import PartitionBatch

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Collection, Iterator
 
 from penstock.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
-from penstock.host.offset_resets import recreated_topics_error, reset_offsets
+from penstock.host.deployment.offset_resets import recreated_topics_error, reset_offsets
 from penstock.host.spark.clients import open_admin, open_fetcher
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.record import RecordBatch, TopicPartition

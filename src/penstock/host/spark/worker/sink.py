@@ -27,9 +27,9 @@ from penstock.errors import (
     TaskCorruptedError,
     TaskMigratedError,
 )
+from penstock.host.commits.production import ProductionFailedError
 from penstock.host.crashpoints import crash_point
-from penstock.host.production import ProductionFailedError
-from penstock.host.record_blobs import decode_batch
+from penstock.host.packing.record_blobs import decode_batch
 from penstock.host.spark.checkpoints.checkpoint import Manifest, TopicFigures
 from penstock.host.spark.checkpoints.documents import damaged
 from penstock.host.spark.checkpoints.manifests import check_follows

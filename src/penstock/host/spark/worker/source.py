@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.types import StructType
 
 from penstock.errors import StreamsError
-from penstock.host.record_blobs import encode_batch
+from penstock.host.packing.record_blobs import encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner
 from penstock.host.spark.planner.task_controls import Range

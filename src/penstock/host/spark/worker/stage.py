@@ -21,7 +21,7 @@ from penstock.errors import (
     StreamsError,
     TaskCorruptedError,
 )
-from penstock.host.record_blobs import decode_batch, encode_batch
+from penstock.host.packing.record_blobs import decode_batch, encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure

@@ -14,10 +14,11 @@ from typing import Any
 
 from penstock.client.confluent.statistics import STATISTICS
 from penstock.errors import CorruptedBaseError
-from penstock.host.batch_tracing import batch_tracing
-from penstock.host.committing import offsets_of
+from penstock.host.commits.committing import offsets_of
 from penstock.host.crashpoints import crash_point
-from penstock.host.lost_topics import topic_entries, used_topics
+from penstock.host.deployment.lost_topics import topic_entries, used_topics
+from penstock.host.measuring.batch_tracing import batch_tracing
+from penstock.host.packing.tapped_records import encoded_records
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
@@ -28,7 +29,6 @@ from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.target_topics import target_topics
 from penstock.host.spark.worker.task_state import TaskState
-from penstock.host.tapped_records import encoded_records
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of

@@ -16,8 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.host.carried_errors import CarriedError, carried, made_again, with_causes
-from penstock.host.record_blobs import decode_batch, encode_batch
+from penstock.host.packing.carried_errors import CarriedError, carried, made_again, with_causes
+from penstock.host.packing.record_blobs import decode_batch, encode_batch
 from penstock.host.threads import vocabulary as v
 from penstock.log_context import Work
 from penstock.plan.subtopology import TaskId

@@ -25,9 +25,9 @@ from typing import Any
 from penstock import extras
 from penstock.client.api import Admin
 from penstock.config import StreamsConfig
-from penstock.host.sent_program import load_program
-from penstock.host.switching import switch_threads_often
-from penstock.host.tapped_records import encoded_records
+from penstock.host.packing.sent_program import load_program
+from penstock.host.packing.tapped_records import encoded_records
+from penstock.host.supervision.switching import switch_threads_often
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.processing import TaskRunner

@@ -14,13 +14,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from penstock.errors import InvalidStateStoreError, StreamsError
-from penstock.host.sent_program import module_path
+from penstock.host.packing.sent_program import module_path
+from penstock.host.supervision.turns import Turn
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.host.threads.workers.messages import Connection, LogLine, Program, Ready, WorkerAction
 from penstock.host.threads.workers.worker import OUT_OF_MEMORY
-from penstock.host.turns import Turn
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
 from penstock_broker.common.clock import elapsed_milliseconds

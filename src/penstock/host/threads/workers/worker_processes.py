@@ -18,9 +18,10 @@ from functools import partial
 from typing import Any, Protocol, assert_never
 
 from penstock.errors import InvalidStateStoreError, StreamsError, UnsupportedOperationError
-from penstock.host.layout import Layout
-from penstock.host.sent_program import dump_program, parts_of
-from penstock.host.tapped_records import decoded_records
+from penstock.host.deployment.layout import Layout
+from penstock.host.packing.sent_program import dump_program, parts_of
+from penstock.host.packing.tapped_records import decoded_records
+from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import (
     LAST_SECONDS,
@@ -48,7 +49,6 @@ from penstock.host.threads.workers.worker_process import (
     WorkerDiedError,
     WorkerProcess,
 )
-from penstock.host.turns import TopologyTurns
 from penstock.plan.subtopology import TaskId
 from penstock.state.api import CUSTOM, StateStore
 from penstock.state.guarded import GuardedReads

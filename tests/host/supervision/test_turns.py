@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.host.turns import (
+from penstock.host.supervision.turns import (
     CREDIT_NS,
     LONGEST_NS,
     MOST_WAIT_NS,

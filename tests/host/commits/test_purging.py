@@ -7,7 +7,7 @@ from typing import cast
 
 from penstock.client.api import Admin
 from penstock.errors import KafkaError
-from penstock.host.purging import RecordPurge
+from penstock.host.commits.purging import RecordPurge
 from penstock.record import TopicPartition
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)

@@ -11,7 +11,7 @@ import pytest
 from penstock.client.api import Admin
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.api import TaskMetadata
-from penstock.host.task_positions import TaskPositions
+from penstock.host.commits.task_positions import TaskPositions
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.client.api import Admin, NewTopic
 from penstock.errors import StreamsError, TopicExistsError
-from penstock.host.layout import Layout
+from penstock.host.deployment.layout import Layout
 from penstock.plan.internal_topics import changelog_config
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.host.cores import cores, cores_at_a_time
+from penstock.host.supervision.cores import cores, cores_at_a_time
 
 
 @pytest.mark.parametrize(

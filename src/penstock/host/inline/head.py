@@ -19,8 +19,8 @@ from penstock.client.keys import check_client_keys
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.extras import load
-from penstock.host.inline import InlineHost
-from penstock.host.topics import check_source_topics, resolve_patterns, source_topics
+from penstock.host.deployment.topics import check_source_topics, resolve_patterns, source_topics
+from penstock.host.inline.inline_host import InlineHost
 from penstock.notebook import TEXT, Forms, table
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.topology import Topology

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import MissingInternalTopicError
-from penstock.host.committing import TOPIC, PartitionMetadata
-from penstock.host.layout import Layout
-from penstock.host.offset_resets import recreated_topics_error
-from penstock.host.topics import pattern_topics
+from penstock.host.commits.committing import TOPIC, PartitionMetadata
+from penstock.host.deployment.layout import Layout
+from penstock.host.deployment.offset_resets import recreated_topics_error
+from penstock.host.deployment.topics import pattern_topics
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec
 from penstock.record import TopicPartition
 

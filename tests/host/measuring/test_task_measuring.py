@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock import StreamsBuilder
-from penstock.host.task_measuring import ROWS_TOGETHER, TaskMeasuring
+from penstock.host.measuring.task_measuring import ROWS_TOGETHER, TaskMeasuring
 from penstock.metrics.host_metrics import NODE_ID, RECORD_E2E_LATENCY, operation_of, output_age
 from penstock.metrics.measurements import Measurement, bucket_of
 from penstock.record import PartitionBatch, RecordBatch

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.errors import BrokerNotFoundError, CorruptedBaseError, KafkaError
-from penstock.host.restarts import Restarts, TaskTimeout
+from penstock.host.supervision.restarts import Restarts, TaskTimeout
 
 
 def test_the_wait_doubles_up_to_a_bound_and_the_row_has_an_end() -> None:

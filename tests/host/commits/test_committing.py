@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from penstock.client.api import OffsetAndMetadata
 from penstock.errors import StreamsError
 from penstock.host.api import STATE_ELSEWHERE
-from penstock.host.committing import PartitionMetadata, check_has_state, check_task, checkpoint_of, offsets_of
+from penstock.host.commits.committing import PartitionMetadata, check_has_state, check_task, checkpoint_of, offsets_of
 from penstock.plan.subtopology import TaskId
 from penstock.record import NO_TIMESTAMP, TopicPartition
 from penstock.task.task_checkpoint import TaskCheckpoint

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
-from penstock.host.internal_topics import internal_topics
-from penstock.host.layout import layout_of
+from penstock.host.deployment.internal_topics import internal_topics
+from penstock.host.deployment.layout import layout_of
 from penstock.plan.topology import built_topology
 from penstock.windows import TimeWindows
 

@@ -14,7 +14,7 @@ import cloudpickle
 
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
-from penstock.host.pickling import can_go, dump, what_cannot_go
+from penstock.host.packing.pickling import can_go, dump, what_cannot_go
 from penstock.plan.subtopology import BuiltTopology
 from penstock.plan.user_lines import made_at
 

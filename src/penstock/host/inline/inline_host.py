@@ -17,8 +17,8 @@ from typing import NamedTuple
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError
 from penstock.exception_handlers import LogAndContinueExceptionHandler
-from penstock.host.batch_tracing import batch_tracing
-from penstock.host.layout import own_topics
+from penstock.host.deployment.layout import own_topics
+from penstock.host.measuring.batch_tracing import batch_tracing
 from penstock.metrics import Metric, MetricName
 from penstock.metrics.host_metrics import HostMeasurements, Operation, streams_metrics
 from penstock.plan.dead_letters import check_dead_letters, unread_dead_letters

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError
-from penstock.host.topics import external_sink_topics, resolve_patterns
+from penstock.host.deployment.topics import external_sink_topics, resolve_patterns
 from penstock.plan.subtopology import BuiltTopology
 
 

@@ -7,8 +7,8 @@ from typing import cast
 import pytest
 
 from penstock.client.api import Admin
-from penstock.host import listed_topics as module
-from penstock.host.listed_topics import listed_topics
+from penstock.host.deployment import listed_topics as module
+from penstock.host.deployment.listed_topics import listed_topics
 
 
 class AdminOfLateBrokers:

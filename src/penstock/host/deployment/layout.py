@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from penstock.config import StreamsConfig
-from penstock.host.topics import check_source_topics, repartition_counts, resolve_patterns
+from penstock.host.deployment.topics import check_source_topics, repartition_counts, resolve_patterns
 from penstock.plan.partition_grouper import configured_grouper, partition_groups
 from penstock.plan.subtopology import BuiltTopology, SubtopologySpec, TaskId
 from penstock.record import TopicPartition

@@ -15,9 +15,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from penstock.errors import ConfigError
-from penstock.host import files as files_module
-from penstock.host.files import Files
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
+from penstock.host.storage import files as files_module
+from penstock.host.storage.files import Files
 
 
 @pytest.fixture(params=["local", "fsspec+file", "fsspec+memory"])

@@ -31,7 +31,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError, MissingSourceTopicError, StreamsError
-from penstock.host.head import Head
+from penstock.host.inline.head import Head
 from penstock.notebook import HTML, TEXT
 from tests.support.brokers import RunningBroker
 from tests.support.frames import rows_for_all

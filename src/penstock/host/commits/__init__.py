@@ -1,0 +1,1 @@
+"""What hosts share of a commit: its metadata, refused records, purged topics, positions."""

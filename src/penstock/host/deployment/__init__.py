@@ -1,0 +1,1 @@
+"""The topics of an application, their partitions, and the tasks that read them."""

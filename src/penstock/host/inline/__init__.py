@@ -1,0 +1,1 @@
+"""The host in this process: synchronous, without a broker."""

@@ -1,0 +1,1 @@
+"""What hosts measure and trace of tasks."""

@@ -1,0 +1,1 @@
+"""Programs, records and errors as bytes, on their way between processes."""

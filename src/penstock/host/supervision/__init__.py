@@ -1,0 +1,1 @@
+"""When applications restart, share processor time, and report progress."""
