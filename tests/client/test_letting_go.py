@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
+from penstock.client.confluent.commit_marker import CommitMarker
 from penstock.client.confluent.producer import ConfluentProducer
 from penstock.client.confluent.transactions import TransactionalWriter, transactions_refused
 from penstock.config import StreamsConfig
@@ -40,7 +41,7 @@ MADE: dict[str, Callable[[], object]] = {
     "positions of a group": lambda: ConfluentAdmin(NOWHERE, 200).committed_offsets("group", GROUP),
     "writer": lambda: AtLeastOnceWriter(NOWHERE).write(1, "owner", ()),
     "transactions": lambda: transactional().fence(),
-    "marker": lambda: transactional()._committed(),
+    "marker": lambda: CommitMarker(NOWHERE, "letting-go", "group", GROUP[0], 200, lambda _: False).read(),
     "checking transactions": lambda: transactions_refused(NOWHERE, "letting-go", 200),
 }
 

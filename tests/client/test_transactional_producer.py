@@ -11,16 +11,22 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as KafkaErrorCode
 from kio.schema.errors import ErrorCode
 
-from penstock.client.api import CommitRefusedError, GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
+from penstock.client.api import (
+    CommitRefusedError,
+    GroupIdentity,
+    NewTopic,
+    OffsetAndMetadata,
+    RefusedOutputError,
+    RefusedRecord,
+)
 from penstock.client.confluent import (
     ConfluentAdmin,
     ConfluentFetcher,
     ConfluentTransactionalProducer,
-    transactional_producer,
-    transactions,
+    transactional_client,
 )
 from penstock.client.confluent.connection import Connection
-from penstock.client.confluent.transactions import group_metadata
+from penstock.client.confluent.transactional_client import group_metadata
 from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
 from penstock.errors import (
@@ -32,6 +38,7 @@ from penstock.errors import (
     TransactionalIdAuthorizationError,
 )
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock.testing import EmbeddedBroker
 from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
@@ -43,7 +50,7 @@ SECONDS = 120.0
 class Place:
     """A topic, a group and a transactional id of a test's own."""
 
-    def __init__(self, broker: RunningBroker, unique_name: Callable[[str], str]) -> None:
+    def __init__(self, broker: RunningBroker | EmbeddedBroker, unique_name: Callable[[str], str]) -> None:
         self.topic, self.group, self.id = unique_name("topic"), unique_name("group"), unique_name("id")
         self.config = StreamsConfig({"application.id": self.group, "bootstrap.servers": broker.bootstrap_servers})
         self.admin = ConfluentAdmin(self.config)
@@ -175,7 +182,7 @@ def test_a_lost_answer_to_offsets_is_not_waited_for_longer_than_the_transaction_
         bounds.append(timeout_ms)
         return TransactionOffsets(config, transactional_id, timeout_ms)
 
-    monkeypatch.setattr(transactional_producer, "TransactionOffsets", made)
+    monkeypatch.setattr(transactional_client, "TransactionOffsets", made)
     place.producer(**{"producer.transaction.timeout.ms": 7_000}).close()
     assert bounds == [7_000]
 
@@ -258,7 +265,7 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
         clients.append(_StuckClient())
         return clients[-1]
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
     producer = ConfluentTransactionalProducer(config, "id")
     try:
@@ -313,7 +320,7 @@ def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(m
     def initialized(connection: Connection, *_: object) -> _RefusingClient:
         return _RefusingClient(connection.settings["on_delivery"])
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
@@ -342,7 +349,7 @@ def test_a_record_that_is_refused_is_the_cause_though_those_behind_it_are_report
     def initialized(connection: Connection, *_: object) -> _LateClient:
         return _LateClient(connection.settings["on_delivery"])
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(RefusedOutputError, match="topic t, partition 0"):
@@ -390,7 +397,7 @@ def test_a_client_that_has_ended_is_replaced_and_its_reason_reported(
         clients.append(_EndedClient(code, reason))
         return clients[-1]
 
-    monkeypatch.setattr(transactions, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
     producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
     try:
         with pytest.raises(error) as raised:
@@ -419,6 +426,66 @@ def test_a_record_that_cannot_be_written_ends_the_transaction(place: Place) -> N
     assert place.has(place.first, b"beside")
     with pytest.raises(KafkaError, match="closed"):
         write(place.first)
+
+
+def test_records_that_brokers_refuse_are_named_one_by_one_and_made_again_without(place: Place) -> None:
+    small = TopicPartition(f"{place.topic}-small", 0)
+    place.admin.create_topics([NewTopic(small.topic, 1, 1, {"max.message.bytes": "2000"})])
+    output = [batch(small, b"a", b"x" * 5_000, b"b", b"y" * 6_000), batch(place.first, b"beside")]
+    refused: list[tuple[str, int, int]] = []
+    errors: list[str] = []
+
+    def drop(record: RefusedRecord) -> list[PartitionBatch]:
+        refused.append((record.topic, record.partition, len(record.value or b"")))
+        return []
+
+    producer = place.producer()
+    try:
+        while True:
+            refused.clear()
+            try:
+                producer.send(output, drop)
+                producer.commit({}, place.nobody())
+                break
+            except RefusedOutputError as error:
+                errors.append(str(error))
+        assert all(f"topic {small.topic}, partition 0" in each for each in errors)
+        assert len(errors) in (2, 3)  # the batch, and then the records, of which several may be on their way
+        assert refused == [(*small, 5_000), (*small, 6_000)]
+        producer.send([batch(place.first, b"after")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert place.has(small, b"a", b"b")
+    assert place.has(place.first, b"beside", b"after")
+
+
+def test_a_commit_whose_answer_is_lost_has_happened_once(unique_name: Callable[[str], str]) -> None:
+    with EmbeddedBroker() as broker:
+        place = Place(broker, unique_name)
+        producer = place.producer()
+        try:
+            for value in (b"a", b"b"):
+                producer.send([batch(place.first, value)])
+                broker.lose_answer("EndTxn")
+                producer.commit({place.second: OffsetAndMetadata(1)}, place.nobody())
+        finally:
+            producer.close()
+        assert place.has(place.first, b"a", b"b")
+
+
+def test_what_is_called_before_a_commit_finds_all_sent_and_nothing_committed(place: Place) -> None:
+    found: list[list[bytes]] = []
+    producer = ConfluentTransactionalProducer(
+        place.config, place.id, before_commit=lambda: found.append(place.read(place.first))
+    )
+    try:
+        producer.send([batch(place.first, b"a")])
+        producer.commit({}, place.nobody())
+    finally:
+        producer.close()
+    assert found == [[]]
+    assert place.has(place.first, b"a")
 
 
 def test_a_member_is_shown_as_librdkafka_shows_it() -> None:

@@ -7,9 +7,10 @@ import time
 from typing import Any, NoReturn
 
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import KafkaException, Message, Producer
+from confluent_kafka import KafkaException, Producer
 
 from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
+from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER, client_settings
@@ -22,25 +23,13 @@ from penstock_broker.common.durations import timestamp_ms
 _PARTITIONER = "murmur2_random"
 
 
-class _Deliveries:
-    """Keeps the first record that was not delivered; the client refers to it, and it to nobody."""
-
-    def __init__(self) -> None:
-        self.failed: tuple[Code, str, int | None] | None = None
-
-    def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
-        if error is not None and self.failed is None:
-            self.failed = (error, message.topic() or "", message.partition())
-
-
 class ConfluentProducer:
     """Producer over confluent-kafka: idempotent, without transactions."""
 
     def __init__(self, config: StreamsConfig, timeout_ms: int = 120_000) -> None:
         """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
-        self._deliveries = _Deliveries()
-        forced = {"on_delivery": self._deliveries.delivered}
+        self._reports = DeliveryReports()
+        forced = {"on_delivery": self._reports.delivered}
         self._connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
@@ -126,8 +115,10 @@ class ConfluentProducer:
         return random.randrange(count) if key is None else partition_for(key, count)
 
     def _raise_failed(self) -> None:
-        if self._deliveries.failed is not None:
-            (error, topic, partition), self._deliveries.failed = self._deliveries.failed, None
+        if self._reports.failures:
+            error, message = self._reports.failures[0]
+            self._reports.failures.clear()
+            topic, partition = message.topic() or "", message.partition()
             where = repr(topic) if partition is None else str(TopicPartition(topic, partition))
             self._connection.fail(error, f"writing to {where}", Right("WRITE", "topic", topic))
 

@@ -7,16 +7,15 @@ with one record a batch, and what fails then is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from confluent_kafka import KafkaError as Code
-from confluent_kafka import Message
 
 from penstock.client.api import OnRefused, RefusedOutputError, RefusedRecord
 from penstock.errors import KafkaError, RecordTooLargeError
-from penstock.record import PartitionBatch, TopicPartition
+from penstock.record import PartitionBatch
 
 _REFUSED = frozenset(
     (
@@ -40,7 +39,7 @@ _REMEDIES = {
 _HELD_BACK = frozenset((Code._PURGE_QUEUE, Code._PURGE_INFLIGHT, Code._FATAL))
 """What is reported of records that were not sent, since a batch before them was refused."""
 
-_Place = tuple[str | None, int | None, bytes | None, bytes | None]
+Place = tuple[str | None, int | None, bytes | None, bytes | None]
 """Topic, partition, key and value of a record."""
 
 ONE_BY_ONE: dict[str, Any] = {"batch.num.messages": 1}
@@ -88,64 +87,14 @@ def raise_refused(refused: RefusedError) -> None:
     raise refused
 
 
-class Reports:
-    """Keeps what producers report of records that were not delivered; at most all of one write."""
-
-    def __init__(self) -> None:
-        self._failed: list[tuple[Code, Message]] = []
-
-    def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
-        if error is not None:
-            self._failed.append((error, message))
-
-    def __len__(self) -> int:
-        return len(self._failed)
-
-    def clear(self) -> None:
-        """Forget all reports."""
-        self._failed.clear()
-
-    def first_failure(self) -> tuple[Code, TopicPartition] | None:
-        """Return the first error that is neither a refusal nor a consequence of one, with its partition."""
-        failed = ((code, m) for code, m in self._failed if not (is_refusal(code) or is_held_back(code)))
-        return next(((code, TopicPartition(m.topic() or "", m.partition() or 0)) for code, m in failed), None)
-
-    def refused(self, output: Sequence[PartitionBatch]) -> list[RefusedError]:
-        """Return the row of `output` of each record that was refused."""
-        return self._rows(output, is_refusal)
-
-    def held_back(self, output: Sequence[PartitionBatch]) -> list[RefusedError]:
-        """Return the row of `output` of each record that was not sent, since one before it was refused."""
-        return self._rows(output, is_held_back)
-
-    def _rows(self, output: Sequence[PartitionBatch], reported: Callable[[Code], bool]) -> list[RefusedError]:
-        """Return the rows whose report is such an error, found by key and value: a report has nothing else."""
-        wanted: dict[_Place, list[Code]] = {}
-        for code, message in self._failed:
-            if reported(code):
-                place = (message.topic(), message.partition(), message.key(), message.value())
-                wanted.setdefault(place, []).append(code)
-        found: list[RefusedError] = []
-        for part, (topic, partition, batch, _) in enumerate(output if wanted else ()):
-            for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
-                codes = wanted.get((topic, partition, key, value))
-                if codes:
-                    found.append(RefusedError(part, row, codes.pop()))
-        lost = sum(map(len, wanted.values()))
-        if lost:
-            raise KafkaError(f"{lost} delivery reports have no record: the client is in an inconsistent state.")
-        return found
-
-
 class Refusals:
     """What brokers have refused of output that is made and sent again after each refusal: first a batch, and then, when
     each record has a batch of its own, records. Those are not sent another time."""
 
     def __init__(self) -> None:
         """Know of none."""
-        self._codes: dict[_Place, Code] = {}
-        self._pending: set[_Place] = set()
+        self._codes: dict[Place, Code] = {}
+        self._pending: set[Place] = set()
         self._times = 0
         self._writes = 0
 
@@ -154,7 +103,7 @@ class Refusals:
         """How a producer is to send."""
         return ONE_BY_ONE if self._times else {}
 
-    def take(self, reported: Mapping[_Place, Code]) -> KafkaError:
+    def take(self, reported: Mapping[Place, Code]) -> KafkaError:
         """Take what was reported of records; return the error for it, which tells whether to make them again."""
         if self._times:
             self._codes.update(reported)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Protocol
 
@@ -60,7 +60,7 @@ def send_output(
     connection: Connection,
     producer: Producer,
     by_itself: ByItself,
-    output: Iterable[PartitionBatch],
+    output: Sequence[PartitionBatch],
     on_refused: Callable[[RefusedError], object] = raise_refused,
     refuses: Callable[[Code], bool] = is_refusal,
 ) -> None:
@@ -94,20 +94,13 @@ def _produced(connection: Connection, producer: Producer, output: PartitionBatch
                 break
 
 
-def send_accepted(
-    connection: Connection,
-    producer: Producer,
-    by_itself: ByItself,
-    output: Sequence[PartitionBatch],
-    on_refused: OnRefused,
-) -> None:
-    """Give `producer` all records but those that it refuses for what they are, and behind them what `on_refused` gives
-    in their place; raises what that raises. What brokers refuse is not known yet."""
+def send_accepted(send: Callable[..., None], output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
+    """Send all records but those that the producer refuses for what they are, and after them what `on_refused` gives in
+    their place; raises what that raises. What brokers refuse is not known yet. send: `send_output` of a producer."""
     refused: list[RefusedError] = []
-    send_output(connection, producer, by_itself, output, refused.append)
+    send(output, refused.append)
     if refused:
-        instead = replaced(output, refused, on_refused)[len(output) :]
-        send_output(connection, producer, by_itself, instead, refuses=lambda code: False)
+        send(replaced(output, refused, on_refused)[len(output) :], refuses=lambda code: False)
 
 
 def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:
