@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError as Code
@@ -53,8 +52,6 @@ _HURRIED_PRODUCERS: Final = 6
 _TIMEOUT: Final = "transaction.timeout.ms"
 _TRANSACTION_TIMEOUT_MS: Final = 60_000
 """librdkafka's default of it."""
-
-_AS_USUAL: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 class Slowness(NamedTuple):
@@ -117,12 +114,9 @@ class TransactionalClient:
         """For how long (s) the transaction has been open."""
         return time.monotonic() - self._began
 
-    def ready(self, sending: Mapping[str, Any] = _AS_USUAL) -> None:
-        """Have a producer that has fenced all earlier ones, perhaps one of an earlier transaction. Raises KafkaError.
-
-        Args:
-            sending: settings of a new one.
-        """
+    def ready(self, sending: Mapping[str, Any]) -> None:
+        """Have a producer that has fenced all earlier ones, perhaps one of an earlier transaction; raises KafkaError.
+        sending: settings of a new one."""
         if self._producer is not None:
             return
         connection = Connection(self._settings, self._timeout_ms)

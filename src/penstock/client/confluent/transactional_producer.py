@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException
 
 from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused, RefusedOutputError
-from penstock.client.confluent.refusals import Refusals, fail_on_refused
+from penstock.client.confluent.refusals import Refusals, fail_on_refused, is_held_back
 from penstock.client.confluent.sending import partition_of, send_accepted
 from penstock.client.confluent.time_zero import NewClientNeededError
 from penstock.client.confluent.transactional_client import FENCED, LATE_SECONDS, TransactionalClient
@@ -132,8 +132,7 @@ class ConfluentTransactionalProducer:
         """Give up the client, since only a new one can share the partitions of `output` that have timestamp 0. If it
         has begun a transaction, raise the error for it: its records are made again."""
         is_open = self._client.is_open
-        if is_open:
-            self._client.abort()
+        self._client.abort()
         self._client.discard()
         if is_open:
             topics = ", ".join(dict.fromkeys(each.topic for each in output))
@@ -172,7 +171,7 @@ class ConfluentTransactionalProducer:
         error = self._client.reason(error)
         self._raise_refused()
         reported = self._client.reports.cause()
-        if reported is not None and (error.txn_requires_abort() or error.code() in _OVER):
+        if reported is not None and (error.txn_requires_abort() or error.code() in _OVER or is_held_back(error)):
             error, topic = reported[0], reported[1].topic
         self._raise_slow(error)
         self._client.abort()

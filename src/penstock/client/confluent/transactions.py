@@ -164,7 +164,7 @@ class TransactionalWriter:
 
     def fence(self) -> None:
         """Fence the previous writer, and end its open transaction; raises as `write`."""
-        self._client.ready()
+        self._client.ready({})
 
     def has_written(self, epoch: int, owner: str) -> bool:
         """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed; from then on
