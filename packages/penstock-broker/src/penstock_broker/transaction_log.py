@@ -10,6 +10,7 @@ state, and one without a value removes it.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
@@ -69,6 +70,17 @@ class State(IntEnum):
     def is_idle(self) -> bool:
         """Whether no transaction is open or being ended."""
         return self not in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+NEXT_STATES: Final[Mapping[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.ONGOING, State.PREPARE_ABORT}),
+    State.ONGOING: frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
+    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+}
+"""The states that may follow each state, beyond itself. A transaction without records can be aborted (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

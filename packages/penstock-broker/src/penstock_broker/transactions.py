@@ -36,6 +36,7 @@ from penstock_broker.records import EndTransactionMarker, encode_marker
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock_broker.transaction_log import (
     MOST_ID_BYTES,
+    NEXT_STATES,
     NO_EPOCH,
     NO_ID,
     State,
@@ -443,6 +444,8 @@ class TransactionCoordinator:
                 _log.error("the transactional id %r is not forgotten yet: %s", transactional_id, error)
 
     def _write(self, transaction: Transaction) -> None:
+        known = self._by_id.get(transaction.transactional_id, transaction).state
+        assert transaction.state in (known, *NEXT_STATES[known]), f"{transaction.state} cannot follow {known}."
         try:
             self._log.write(transaction)
         except ApiError as error:
