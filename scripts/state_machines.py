@@ -21,10 +21,10 @@ from penstock_broker.groups.classic import state as classic
 PAGE: Final = Path(__file__).resolve().parents[1] / "ARCHITECTURE.md"
 
 MACHINES: Final[Mapping[str, Mapping[Any, Collection[Any]]]] = {
-    "An application (`application/life.py`)": life.VALID_TRANSITIONS,
-    "An instance of the threads host (`host/threads/phases.py`)": phases.VALID_TRANSITIONS,
-    "A transaction of the broker (`penstock_broker/transaction_log.py`)": transaction_log.NEXT_STATES,
-    "A classic group of the broker (`penstock_broker/groups/classic/state.py`)": classic.NEXT_STATES,
+    "An application (application/life.py)": life.VALID_TRANSITIONS,
+    "An instance of the threads host (host/threads/phases.py)": phases.VALID_TRANSITIONS,
+    "A transaction of the broker (penstock_broker/transaction_log.py)": transaction_log.NEXT_STATES,
+    "A classic group of the broker (penstock_broker/groups/classic/state.py)": classic.NEXT_STATES,
 }
 """The machines by title: state -> the states that may follow it."""
 
@@ -37,13 +37,14 @@ def page(text: str) -> str:
 
 
 def _drawn() -> Iterator[str]:
+    yield "```text"
     for title, transitions in MACHINES.items():
         width = max(len(state.name) for state in transitions)
-        yield f"{title}:\n\n```text"
+        yield f"{title}"
         for state, following in transitions.items():
             names = [each.name for each in _in_order(type(state), following)]
-            yield f"{state.name:{width}} -> {', '.join(names)}" if names else state.name
-        yield "```\n"
+            yield f"  {state.name:{width}} -> {', '.join(names)}" if names else f"  {state.name}"
+    yield "```\n"
 
 
 def _in_order(states: type[Enum], chosen: Collection[Enum]) -> list[Enum]:
