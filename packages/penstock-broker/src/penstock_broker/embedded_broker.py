@@ -89,7 +89,7 @@ class EmbeddedBroker(BrokerProcess):
         self._temporary = None
 
     def restart(self) -> None:
-        """Kill the broker if it is running, and restart it with the same data and port.
+        """Kill the broker if it is running, and restart it on its data and port.
 
         Raises:
             BrokerError: it cannot start.
