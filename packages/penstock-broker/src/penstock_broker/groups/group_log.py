@@ -151,7 +151,7 @@ class GroupLog:
 
 
 def offset_record(group: str, topic: str, partition: int, value: Mapping[str, object] | None) -> GroupRecord:
-    """Return the record of a committed offset, or of its removal if the value is None."""
+    """Return the record of a committed offset, or of its removal for None."""
     key = {"group": group, "topic": topic, "partition": partition}
     return GroupRecord(RecordKind.OFFSET_COMMIT, key, None if value is None else dict(value))
 

@@ -55,7 +55,7 @@ class ClassicMembers(GroupMembers[ClassicGroupMember]):
         return member
 
     def replace_static(self, old: ClassicGroupMember, member_id: str) -> ClassicGroupMember:
-        """Give a returning static member a new id, and fence the client with the old one."""
+        """Move a returning static member to a new id, and fence the old one."""
         old.answer_join({"error_code": ErrorCode.fenced_instance_id, "member_id": old.member_id})
         old.answer_sync({"error_code": ErrorCode.fenced_instance_id})
         is_leader = self.leader == old.member_id

@@ -22,4 +22,7 @@ NEXT_STATES: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] = {
     ClassicGroupState.COMPLETING: frozenset({ClassicGroupState.STABLE, ClassicGroupState.PREPARING}),
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING}),
 }
-"""The valid next states of each state; a rebalance without members ends in an empty group."""
+"""The valid next states of each state.
+
+A rebalance without members ends in an empty group.
+"""

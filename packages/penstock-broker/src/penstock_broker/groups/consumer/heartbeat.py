@@ -48,7 +48,10 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether all fields are set, as by a client that joins or has met an error."""
+        """Whether all fields are set.
+
+        A client sets all of them when it joins or has met an error.
+        """
         has_all = not (self.rebalance_timeout_ms is None or self.topic_names is None or self.owned is None)
         return self.member_epoch == 0 or has_all
 
