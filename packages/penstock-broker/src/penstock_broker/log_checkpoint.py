@@ -1,6 +1,7 @@
-"""The start offset and the compacted part of a log, which its files do not show.
+"""The start offset and the compacted part of a log.
 
-Contains the file `checkpoint` of a partition. Not here: the effect of the offsets on the log (log.py).
+Its other files do not show them. Contains the file `checkpoint` of a partition. Not here: the effect of the offsets on
+the log (log.py).
 
 Rule: the checkpoint is on disk, with its name, before any file is removed that it makes obsolete.
 """

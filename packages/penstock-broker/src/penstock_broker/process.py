@@ -33,7 +33,10 @@ START_TIMEOUT_SECONDS: Final = 60.0
 """Maximum time (s) for a broker to recover its log and listen."""
 
 STOP_TIMEOUT_SECONDS: Final = 30.0
-"""Maximum time (s) for a broker to force its logs to disk and end before it is killed."""
+"""Maximum time (s) for a broker to force its logs to disk and end.
+
+After that it is killed.
+"""
 
 
 class BrokerProcess:

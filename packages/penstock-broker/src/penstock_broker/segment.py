@@ -114,7 +114,7 @@ class Segment:
             self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
 
     def read_index(self) -> SegmentSummary | None:
-        """Read the state of the segment from its index file, if it matches the file size.
+        """Restore the segment's state from its index file, if that matches the file size.
 
         Returns:
             The summary in the index file, or None if it is missing or damaged.
@@ -225,7 +225,7 @@ class Segment:
         """Force the batches and the name of the file to disk."""
         self.flush()
         if not self._is_name_on_disk:
-            for directory in islice(self.path.parents, 3):  # directories of the partition, of the topic, and of all topics
+            for directory in islice(self.path.parents, 3):  # of the partition, of the topic, of all topics
                 sync_path(directory)
             self._is_name_on_disk = True
 
@@ -265,7 +265,9 @@ class Segment:
         return header
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
-        """Return whole batches from the one at an offset, or from the next one in a gap.
+        """Return whole batches from the one at an offset on.
+
+        If the offset is in a gap, the next batch is the first.
 
         Args:
             offset: the first offset wanted; earlier records of its batch are included.
@@ -345,7 +347,10 @@ class Segment:
         return aside
 
     def close(self) -> None:
-        """Close the file, and unload the index if it has a file; both are reopened on use."""
+        """Close the file, and unload an index that has a file.
+
+        Both are reopened on use.
+        """
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
