@@ -65,7 +65,10 @@ class InvalidBatchError(ApiError):
 
 
 class BatchHeader(NamedTuple):
-    """The fixed fields at the start of a batch; offsets in records, lengths in bytes, times in ms."""
+    """The fixed fields at the start of a batch.
+
+    Offsets are in records, lengths in bytes, times in ms.
+    """
 
     base_offset: int
     length: int
@@ -220,7 +223,7 @@ def is_zstd(view: memoryview) -> bool:
 
 
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the broker's offset and leader epoch into a batch in place; the checksum stays valid.
+    """Write offset and leader epoch into a batch in place; the checksum stays valid.
 
     Args:
         view: a writable view of the batch.

@@ -209,7 +209,7 @@ class Cleaner:
                 segment.close()
             cleaned.flush()
             if not self._log.config.compact:
-                return  # after a kill, the next start would take gaps in the offsets for damage
+                return  # after a kill, the next start would mistake gaps in the offsets for damage
             # Readers drop records of an aborted transaction's producer up to its marker, which may be removed now.
             self._producers.forget_aborted(self._lone_markers)
             self._log.segments.replace(group, cleaned, self._now + self._log.config.file_delete_delay_ms)

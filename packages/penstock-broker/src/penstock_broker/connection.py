@@ -9,10 +9,10 @@ Rules:
   most one frame and one response in memory.
 - Each frame gets its own buffer, and records are passed on as views of it. The buffer grows with the data that has
   arrived, regardless of the announced length.
-- A connection is closed after too long without a request. If there are too many connections, the one that has been idle
-  longest is closed, so idle connections lock out no client. If too many answer bytes are unread, the connection that
-  has not read for longest is closed; if too many bytes of incomplete requests are held, the connection whose request
-  has not grown for longest.
+- A connection is closed after too long without a request. If there are too many connections, the longest idle one is
+  closed, so that idle connections do not lock out clients. If too many answer bytes are unread, the connection that has
+  not read for longest is closed; if incomplete requests take too much memory, the one whose request has not grown for
+  longest.
 - A client above its quota gets its answer at once, and its socket is not read for the throttle time in the answer.
 - A malformed request closes the connection and is logged; it never stops the broker.
 """
@@ -391,7 +391,7 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             return
         sink = Sink()
-        # ApiVersions keeps the old response header in all versions, because a client does not know the served versions
+        # ApiVersions keeps the old response header in all versions, because clients do not know the served versions
         # yet.
         has_tagged_header = call.key != API_VERSIONS and is_flexible(call.key, call.version)
         if has_tagged_header:

@@ -51,7 +51,7 @@ class _FetchedPartition:
     Args:
         partition: the partition; None if it does not exist.
         wanted: the request for it.
-        error: the reason why it does not exist.
+        error: the error code of a missing partition, otherwise NONE.
         is_committed: whether only records of ended transactions are returned.
     """
 

@@ -179,7 +179,7 @@ class TransactionCoordinator:
         )
 
     def _started(self, transaction: Transaction, known: Producer | None) -> Transaction:
-        """Return the initial state of a producer, with a bumped epoch unless the request is repeated."""
+        """Return a producer's initial state, with a bumped epoch unless the request is repeated."""
         empty = replace(
             transaction,
             state=State.EMPTY,
@@ -393,9 +393,10 @@ class TransactionCoordinator:
                 self._completed(transaction)
 
     def _mend(self) -> None:
-        """Repair states that were lost in a power failure, unlike later batches of their producers.
+        """Repair transaction states that were lost in a power failure.
 
-        No epoch is assigned twice, and a transaction that is open in a partition but missing in its state is aborted.
+        Later batches of their producers may have survived it. No epoch is assigned twice, and a transaction that is
+        open in a partition but missing in its state is aborted.
         """
         by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
         for partition in tuple(self._topics.partitions()):

@@ -32,7 +32,11 @@ class _Kind:
 class RateLimit(logging.Filter):
     """A filter that passes one line of each kind per interval.
 
-    The arguments are those of `limit_rate`.
+    Args:
+        log: the logger.
+        interval_seconds: time between two lines of a kind.
+        up_to: lines of a higher level always appear.
+        kind: the key that distinguishes kinds of lines; by default the message before its arguments are merged.
     """
 
     def __init__(

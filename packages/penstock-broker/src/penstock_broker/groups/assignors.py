@@ -99,7 +99,7 @@ def _balance(given: dict[str, set[PartitionId]], readers: Mapping[uuid.UUID, lis
 def assign_range(members: Mapping[str, Subscriber], partitions: Mapping[uuid.UUID, int]) -> dict[str, Assignment]:
     """Assign each member a range of each topic.
 
-    Members with the same topics get the same ranges of all of them.
+    Members with the same topics get the same partition numbers of all of them.
 
     Args:
         members: by member id; static members are ordered by their names, so they keep their ranges.

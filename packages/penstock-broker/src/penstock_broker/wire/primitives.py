@@ -1,4 +1,4 @@
-"""The primitives of Kafka's wire format: a cursor over a received frame and a message sink.
+"""The primitives of Kafka's wire format: a cursor over a frame and a message sink.
 
 Not here: the fields of messages (codec.py), and sockets.
 
@@ -31,7 +31,10 @@ MOST_WRITTEN: Final = 128 * 1024 * 1024
 """Maximum bytes of a written message, above librdkafka's `receive.message.max.bytes` (100 MB)."""
 
 MOST_STRING: Final = 32_767
-"""Maximum bytes of a string, even with a compact length, as in Kafka for reading and writing."""
+"""Maximum bytes of a string, even with a compact length.
+
+Kafka neither reads nor writes a longer one.
+"""
 
 _COPY_BELOW: Final = 8192
 
