@@ -12,7 +12,7 @@ Rules, as in Kafka:
 - Offsets never change. Neither the active segment nor records from the last stable offset on are compacted.
 - A tombstone, or a marker whose transaction has no records left, stays for `delete.retention.ms` after the compaction
   that first met it, which writes that time into the batch (KIP-534).
-- Records of aborted transactions are removed. A marker stays as long as there were records of its transaction.
+- Records of aborted transactions are removed. A marker stays if there still were records of its transaction.
 - The last batch of each producer stays for its sequence numbers, without records if necessary.
 - Work is split into steps of at most a few hundred records, between which the broker serves other requests.
 """

@@ -24,7 +24,7 @@ class BrokerError(RuntimeError):
     """The embedded broker cannot start or continue.
 
     What to do: Read the reason in the message. Another process may use its port or its directory: choose others with
-    `--port` and `--data-dir`, or name a running broker in `bootstrap.servers`.
+    `--port` and `--data-dir`, or name a broker that runs in `bootstrap.servers`.
     """
 
 

@@ -274,7 +274,7 @@ class MetadataStore:
 def _check_no_records(path: Path) -> None:
     """Raise BrokerError if a new database has existing topics next to it.
 
-    The broker would not know these topics, and would remove their records at startup.
+    The broker would not know these topics, and would set their records aside at startup.
     """
     topics = path.with_name(TOPICS_DIRECTORY)
     if topics.is_dir() and any(topics.iterdir()):

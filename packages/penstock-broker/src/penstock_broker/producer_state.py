@@ -1,13 +1,13 @@
 """The state of a partition's idempotent and transactional producers.
 
-Contains the last batches of each producer, the check of sequence numbers, the open transactions and the aborted ones.
-Not here: the assignment of producer ids (metadata_store.py).
+Contains the last batches of each producer, the check of sequence numbers, and open and aborted transactions. Not here:
+the assignment of producer ids (metadata_store.py).
 
-Rules, as in Kafka: a producer's last five batches are remembered; a repeated batch is answered with its first offset; a
-gap in the sequence numbers, and an older epoch, are rejected. A producer that is unknown to the partition may begin
-with any sequence number. At startup the state comes from a snapshot and the batches after it (producer_snapshot.py). A
-producer without an open transaction is forgotten after `producer.id.expiration.ms`; if there are more than
-MAX_PRODUCERS, those that were silent longest are forgotten first.
+Rules, as in Kafka: a producer's last five batches are remembered; a repeated batch is answered with its original
+offset; a gap in the sequence numbers, and an older epoch, are rejected. A producer that is unknown to the partition may
+begin with any sequence number. At startup the state comes from a snapshot and the batches after it
+(producer_snapshot.py). A producer without an open transaction is forgotten after `producer.id.expiration.ms`; if there
+are more than MAX_PRODUCERS, those that were silent longest are forgotten first.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ class LastBatch(NamedTuple):
 class AbortedTransaction(NamedTuple):
     """An aborted transaction (Kafka class: AbortedTxn).
 
-    `first_offset` is its first offset, `last_offset` that of its marker, and `last_stable_offset` the last stable
-    offset after the marker was written.
+    `last_offset` is the offset of its marker, and `last_stable_offset` the last stable offset after the marker was
+    written.
     """
 
     producer_id: int
@@ -298,7 +298,7 @@ class ProducerState:
         """Remember an appended batch.
 
         Args:
-            header: its header, with its assigned offset.
+            header: its header, with the assigned offset.
             marker: the marker in a control batch that ends a transaction, otherwise None.
         """
         if header.producer_id == NO_PRODUCER_ID:

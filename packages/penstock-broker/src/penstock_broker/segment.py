@@ -326,7 +326,7 @@ class Segment:
         return memoryview(os.pread(self._file, min(size, self.size - position), position))
 
     def largest_timestamp(self) -> int:
-        """Return the largest timestamp (ms), or the file's modification time without timestamps."""
+        """Return the largest timestamp (ms), or the modification time of a file without timestamps."""
         return self.path.stat().st_mtime_ns // 1_000_000 if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
     def take_the_place_of(self, other: Segment) -> None:

@@ -460,7 +460,7 @@ def partition_of(topic: Topic, index: int) -> Partition:
 
 
 def _metrics_name(name: str) -> str:
-    # Kafka's metrics write '.' as '_', so it rejects two names without any other difference.
+    # Kafka's metrics write '.' as '_', so Kafka rejects two names that differ only in that.
     return name.replace(".", "_")
 
 

@@ -73,7 +73,7 @@ class ConsumerGroupMember:
         Raises:
             ApiError: FENCED_MEMBER_EPOCH.
         """
-        # A member joins again with epoch 0 after it was removed or the answer to its first request was lost.
+        # A member joins again with epoch 0 if it was removed or did not get the answer to its first request.
         if request.member_epoch in (0, self.epoch):
             return
         # The answer with its new epoch may have been lost.
