@@ -1,4 +1,7 @@
-"""The APIs that show and delete groups: DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups."""
+"""The APIs for listing, describing and deleting groups.
+
+These are DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import LazyArray, Message
 
 _NO_SUCH_GROUP_VERSION: Final = 6
-"""The version of DescribeGroups from which an unknown group is an error, not a dead group."""
+"""First version of DescribeGroups with an error for an unknown group, not a dead group."""
 
 
 def describe_groups(state: BrokerState, request: Request) -> Message:

@@ -1,7 +1,7 @@
-"""The APIs of the members of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
-ConsumerGroupHeartbeat.
+"""The APIs for group members.
 
-Not here: what they mean (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
+These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat. Not here: their
+semantics (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TRANSACTION_KEY: Final = 1
 
 
 def find_coordinator(state: BrokerState, request: Request) -> Message:
-    """Answer FindCoordinator: this broker, for groups and for transactional ids."""
+    """Answer FindCoordinator: always this broker, for groups and transactional ids."""
     body = request.body
     key_type: int = body.get("key_type", _GROUP_KEY)
     coordinator: Message = {"node_id": NODE_ID, "host": state.host, "port": state.port}
@@ -102,7 +102,7 @@ def _identity(body: Message) -> MemberIdentity:
 
 
 def leave_group(state: BrokerState, request: Request) -> Message:
-    """Answer LeaveGroup; up to version 2 for one member, then for several."""
+    """Answer LeaveGroup for one member up to version 2, then for several."""
     body = request.body
     members: list[Message] = body.get("members", [body])
     identities: list[tuple[str, str | None]] = [(one["member_id"], one.get("group_instance_id")) for one in members]

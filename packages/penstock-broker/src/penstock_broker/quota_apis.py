@@ -1,7 +1,7 @@
-"""The APIs about quotas: DescribeClientQuotas and AlterClientQuotas (KIP-546).
+"""The quota APIs: DescribeClientQuotas and AlterClientQuotas (KIP-546).
 
-Rule: only clients have quotas, by their ids. There are no users without authentication, and all connections come from
-this machine, so quotas of users and addresses are refused.
+Rule: only client ids have quotas. There are no users without authentication, and all connections come from this
+machine, so quotas of users and addresses are rejected.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ def describe_client_quotas(state: BrokerState, request: Request) -> Message:
             "values": [{"key": name, "value": value} for name, value in sorted(quotas.items())],
         }
         for client_id, quotas in state.quotas.all().items()
-        # What has no quotas, such as users, matches nothing; without components everything does, unless they are all.
+        # A filter on entities without quotas here, such as users, matches no entry. Without components all entries
+        # match, unless the filter is strict.
         if not is_other and (_matches(components[_CLIENT_ID], client_id) if components else not is_strict)
     ]
     return {"error_code": ErrorCode.none, "entries": found}

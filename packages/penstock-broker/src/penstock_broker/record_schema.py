@@ -1,6 +1,6 @@
-"""Schemas of the records that the broker keeps in internal topics, in the form in which kio has those of messages.
+"""Schemas of the records in internal topics, in the form of kio's message schemas.
 
-Contains the types of fields and the making of a schema, which codec.entity_codec takes. Not here: the records
+Contains the types of fields and the construction of a schema for codec.entity_codec. Not here: the records
 (groups/schemas.py, transaction_log.py).
 """
 
@@ -17,10 +17,10 @@ from penstock_broker.wire.codec import Codec, Message
 from penstock_broker.wire.primitives import Sink
 
 VERSION: Final = struct.Struct(">h")
-"""Layout of the version in front of each key and each value."""
+"""Layout of the version before each key and each value."""
 
 FieldType = tuple[Any, str | None]
-"""Type of a field in Python, and its name in Kafka's definitions; None for a structure."""
+"""Python type of a field, and its name in Kafka's definitions; None for a structure."""
 
 STRING: Final[FieldType] = (str, "string")
 NULLABLE_STRING: Final[FieldType] = (str | None, "string")
@@ -37,7 +37,7 @@ UUID: Final[FieldType] = (uuid.UUID, "uuid")
 def record_schema(
     name: str, fields: Mapping[str, FieldType], is_flexible: bool = False, tags: Mapping[str, int] | None = None
 ) -> type[Any]:
-    """Return a schema as kio generates them from Kafka's definitions.
+    """Return a schema like those that kio generates from Kafka's definitions.
 
     Args:
         name: its name in Kafka's definitions.
@@ -80,5 +80,5 @@ def array_of(schema: type[Any]) -> FieldType:
 
 
 def nullable_array_of(schema: type[Any]) -> FieldType:
-    """Return the type of an array of structures that may be null."""
+    """Return the type of a nullable array of structures."""
     return types.GenericAlias(tuple, (schema, ...)) | None, None

@@ -1,7 +1,7 @@
-"""The topic `__consumer_offsets`: writing the records of groups, and reading the state that they leave.
+"""The topic `__consumer_offsets`: writing the records of groups, and restoring their state.
 
-Rules: the records of one change are one batch, so a crash leaves all or none of them. The topic is created by the first
-write, as in Kafka. Only the last record of a key counts, so the topic is compacted.
+Rules: the records of one change form one batch, so a crash leaves all of them or no record. The topic is created by the
+first write, as in Kafka. Only the last record of a key counts, so the topic is compacted.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _log = logging.getLogger(__name__)
 
 
 class StoredRecord(NamedTuple):
-    """A record that no later one replaces, and its offset in the topic."""
+    """The latest record of its key, and its offset in the topic."""
 
     offset: int
     record: GroupRecord
 
 
 class StoredGroups(NamedTuple):
-    """What the topic says.
+    """The contents of the topic.
 
     Args:
         records: the last record of each key, in the order of the topic.
@@ -49,7 +49,10 @@ class StoredGroups(NamedTuple):
 
 
 class _State:
-    """The last values by key, while the topic is read. Few keys are decoded, however many records there are."""
+    """The last values by key, while the topic is read.
+
+    Only these are decoded, regardless of the number of records.
+    """
 
     def __init__(self) -> None:
         self.values: dict[bytes, tuple[int, bytes]] = {}
@@ -76,7 +79,7 @@ class _State:
 
     def _commit(self, ended: Mapping[bytes, tuple[int, bytes]]) -> None:
         for key, (offset, value) in ended.items():
-            # A commit outside of the transaction that came later stands.
+            # A later commit outside of the transaction takes precedence.
             if key not in self.values or self.values[key][0] < offset:
                 self.values[key] = (offset, value)
 
@@ -86,7 +89,7 @@ class GroupLog:
 
     Args:
         topics: the topics of the broker.
-        clock: gives the records their timestamps.
+        clock: the source of the records' timestamps.
     """
 
     def __init__(self, topics: TopicRegistry, clock: Clock) -> None:
@@ -94,7 +97,7 @@ class GroupLog:
         self._clock = clock
 
     def append(self, records: Sequence[GroupRecord]) -> int:
-        """Write records, all or none.
+        """Write records atomically.
 
         Returns:
             The offset of the first one.
@@ -105,7 +108,7 @@ class GroupLog:
         return self._append(encode_records(self._encoded(records)))
 
     def append_in_transaction(self, records: Sequence[GroupRecord], producer_id: int, producer_epoch: int) -> int:
-        """Write records that count when the producer's transaction is committed.
+        """Write records that take effect when the producer's transaction is committed.
 
         Returns:
             The offset of the first one.
@@ -131,11 +134,11 @@ class GroupLog:
         try:
             return self._topics.internal_topic(OFFSETS_TOPIC).partitions[0].append_own(memoryview(batch))
         except ApiError as error:
-            # Clients repeat a request after this error; they do not after that of the storage.
+            # Clients retry after this error, but not after a storage error.
             raise ApiError(ErrorCode.coordinator_not_available, str(error)) from error
 
     def read(self) -> StoredGroups:
-        """Return what the topic says; nothing if it does not exist.
+        """Return the contents of the topic, which are empty if it does not exist.
 
         Raises:
             BrokerError: a record cannot be read.
@@ -148,7 +151,7 @@ class GroupLog:
 
 
 def offset_record(group: str, topic: str, partition: int, value: Mapping[str, object] | None) -> GroupRecord:
-    """Return the record of a committed offset, or of its removal where the value is None."""
+    """Return the record of a committed offset, or of its removal for None."""
     key = {"group": group, "topic": topic, "partition": partition}
     return GroupRecord(RecordKind.OFFSET_COMMIT, key, None if value is None else dict(value))
 

@@ -1,7 +1,7 @@
-"""The patterns by which members of consumer groups name topics: regular expressions of RE2, as in Kafka.
+"""Topic patterns of consumer group members: RE2 regular expressions, as in Kafka.
 
-RE2 needs linear time for any pattern, so no client can stop the broker with one. It comes with Arrow, loaded with
-the first pattern: that takes a second and 85 MB, which a broker without patterns does without.
+RE2 matches any pattern in linear time, so no client can stop the broker with one. It is part of Arrow, which is loaded
+for the first pattern: that takes a second and 85 MB, saved by brokers without patterns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from penstock_broker.errors import ApiError
 
 
 def check_pattern(pattern: str) -> None:
-    """Check that a pattern is one.
+    """Check that a pattern is valid.
 
     Raises:
         ApiError: INVALID_REGULAR_EXPRESSION.
@@ -29,7 +29,7 @@ def check_pattern(pattern: str) -> None:
 
 
 def matching(pattern: str, names: Iterable[str]) -> set[str]:
-    """Return the names that a checked pattern matches as a whole."""
+    """Return the names that a checked pattern matches completely."""
     found = list(names)
     return {name for name, is_match in zip(found, _matches(rf"\A(?:{pattern})\z", found), strict=True) if is_match}
 
