@@ -621,24 +621,24 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
     play = Play()
     instance = play.instance()
     instance.run()
-    run, held = instance.runner.do, list[v.Run]()
+    run, held = instance.runner.do, list[v.RunTask]()
 
     def hold(action: Any) -> v.Event:
-        if isinstance(action, v.Run):
+        if isinstance(action, v.RunTask):
             held.append(action)
-            return v.Tick()
+            return v.TimePassed()
         return run(action)
 
     instance.runner.do = hold  # type: ignore[method-assign]  # the function does not return yet
     play.write("a")
     instance.run()
     play.clock.advance(299_999)
-    instance.tell(v.Tick())
+    instance.tell(v.TimePassed())
     instance.run()
     assert instance.stepped_back == []
     play.clock.advance(1)
     for _ in range(2):
-        instance.tell(v.Tick())
+        instance.tell(v.TimePassed())
         instance.run()
     assert instance.ended_hung == 2
     [error] = instance.stepped_back
@@ -665,7 +665,7 @@ def test_an_instance_whose_tasks_answer_one_after_the_other_keeps_them() -> None
     def hold(action: Any) -> v.Event:
         if isinstance(action, v.Prepare):
             held.append(action)
-            return v.Tick()
+            return v.TimePassed()
         return run(action)
 
     instance.runner.do = hold  # type: ignore[method-assign]  # each flush of a cache takes its time
@@ -679,7 +679,7 @@ def test_an_instance_whose_tasks_answer_one_after_the_other_keeps_them() -> None
     instance.tell(run(held.pop(0)))
     instance.run()
     play.clock.advance(200_000)
-    instance.tell(v.Tick())
+    instance.tell(v.TimePassed())
     instance.run()
     assert instance.stepped_back == []
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.task_manager import Room
@@ -57,7 +57,7 @@ class _Core:
                 return [v.Follow({PARTITION: 0})]
             case v.Arrived(partition, batch):
                 self.in_flight = True
-                return [v.Run(TASK, [(partition, batch)], NO_WAIT, now)]
+                return [v.RunTask(TASK, [(partition, batch)], NO_WAIT, now)]
             case v.Ran():
                 self.in_flight = False
                 runs = sum(isinstance(each, v.Ran) for each in self.seen)
@@ -91,10 +91,10 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
     core = _Core()
     consumer = _Consumer(core)
 
-    def answer(action: v.Run) -> None:
+    def answer(action: v.RunTask) -> None:
         threading.Timer(0.02, polling.post, [v.Ran(TASK, records=1)]).start()
 
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
     workers: Any = SimpleNamespace(do=answer)
     parts: Any = core, consumer, None, membership, workers, None
@@ -174,7 +174,7 @@ def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.Position
         incremental_unassign=ignore,
     )
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     wanted = frozenset([PARTITION]) if awaitable else frozenset()
     parts: Any = core, consumer, None, membership, None, None
     polling = Polling(*parts, Clocks.of(None), 0, wanted, figures, queue.SimpleQueue())
@@ -208,15 +208,15 @@ class _Committing:
         return None
 
     def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
-        return [v.End(None)] if isinstance(event, v.Prepared) else [v.Prepare(TASK, now)]
+        return [v.End(None)] if isinstance(event, v.CommitPrepared) else [v.Prepare(TASK, now)]
 
 
 def test_what_a_commit_flushes_counts_as_time_of_its_topology() -> None:
     of_all = Turns(lambda: 0)
     committing, other, holding = of_all.join(1), of_all.join(1), of_all.join(1)
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    workers: Any = SimpleNamespace(do=lambda action: polling.post(v.Prepared(TASK, (), {}, nanoseconds=1)))
+    workers: Any = SimpleNamespace(do=lambda action: polling.post(v.CommitPrepared(TASK, (), {}, nanoseconds=1)))
     parts: Any = _Committing(), None, None, membership, workers, None
     polling = Polling(*parts, Clocks.of(None), LONG_MS, frozenset(), figures, queue.SimpleQueue(), committing)
     polling.run()

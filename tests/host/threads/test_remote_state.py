@@ -24,7 +24,7 @@ from penstock.host.storage.sealed_files import sealed, unsealed
 from penstock.host.threads import remote_state
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.driver import ThreadsHost
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.figures import InstanceCommit
 from penstock.host.threads.remote_snapshots import RemoteSnapshots, SnapshotName, UnusableSnapshotError
 from penstock.host.threads.remote_state import SnapshotWriter
 from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
@@ -387,7 +387,7 @@ class SlowFiles:
             self.snapshots,
             self.directory,
             lambda: [self.task],
-            lambda: Commit(1, 0, 0),
+            lambda: InstanceCommit(1, 0, 0),
             lambda: cast(Admin, SimpleNamespace(topic_ids=lambda topics: {topic: topic for topic in topics})),
             MockClock(0),
             100_000,

@@ -43,7 +43,7 @@ from penstock.host.threads.bounded_consumer import BoundedConsumer
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.fetch_bounds import consumer_bounds, limits
-from penstock.host.threads.figures import Figures, progress_line
+from penstock.host.threads.figures import InstanceFigures, progress_line
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import max_poll_interval_ms
 from penstock.host.threads.instance import Instance
@@ -59,7 +59,7 @@ from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions, no_snapshots
 from penstock.host.threads.subscription import IncompatibleMemberError
-from penstock.host.threads.target_topics import TargetTopics
+from penstock.host.threads.target_topics import PartitionCounts
 from penstock.host.threads.task_threads import TaskThreads
 from penstock.host.threads.time_rounds import aligned_partitions
 from penstock.host.threads.unread import planned_ends
@@ -123,7 +123,7 @@ class ThreadsHost:
         self._exactly_once = config["processing.guarantee"] == EXACTLY_ONCE_V2
         self._application_id = str(config.required("application.id"))
         self._directory = StateDirectory(config)
-        self._figures = Figures.of(config, own_topics(built).__contains__)
+        self._figures = InstanceFigures.of(config, own_topics(built).__contains__)
         self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
         self._queries = TaskQueries(built, config, self._clocks.wall)
         self._stopped = threading.Event()
@@ -222,7 +222,7 @@ class ThreadsHost:
         return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures since the start, see `Figures.snapshot`; standbys: the sum of the next offsets of the
+        """Return figures since the start, see `InstanceFigures.snapshot`; standbys: the sum of the next offsets of the
         changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
         are done, and how many there are; workers: where each task runs; awaited: of each task with records that wait,
         the partitions that they wait for; recent_commits: what the last ones took (CommitFigures); clients: the
@@ -367,10 +367,10 @@ class ThreadsHost:
             fill,
             self._figures.restored,
         )
-        targets = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        targets = PartitionCounts(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(targets.close)
         runner = TaskRunner(layout, targets)
-        letters = TargetTopics(layout.topic_partitions, partial(ConfluentAdmin, self._config))
+        letters = PartitionCounts(layout.topic_partitions, partial(ConfluentAdmin, self._config))
         opened.callback(letters.close)
         purge = RecordPurge(self._config["repartition.purge.interval.ms"], elapsed_milliseconds)
         processing = self._tasks_in = self._processing(layout, runner, partial(_answered, positions, post))
@@ -570,7 +570,7 @@ def _answered(positions: StatePositions, post: Post, event: v.Event) -> None:
 
 
 class _Application:
-    """Tells the application, by its listener (implements polling.Application)."""
+    """Tells the application, by its listener (implements polling.ApplicationListener)."""
 
     def __init__(self, listener: HostListener, rebalances: Callable[[], bool]) -> None:
         """Tell `listener`. rebalances: begins a rebalance if topics have changed, and returns whether they have."""

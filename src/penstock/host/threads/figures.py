@@ -54,7 +54,7 @@ _BLOCKED = Operation(BLOCKED_TIME)
 _ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
 
 
-class Commit(NamedTuple):
+class InstanceCommit(NamedTuple):
     """A commit of the instance: its number since the start, when it was made, and when it began (ms)."""
 
     number: int
@@ -69,7 +69,7 @@ class Since(NamedTuple):
     nanoseconds: int = 0
 
 
-class Figures:
+class InstanceFigures:
     """Adds up events and output."""
 
     def __init__(
@@ -104,15 +104,15 @@ class Figures:
         self._prepared_at = self._durable_at = 0
         self._since = Since()
         self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
-        self.commit = Commit(0, 0)
+        self.commit = InstanceCommit(0, 0)
         """The last commit."""
         self._count(TASK_CREATED, 0)
         self._count(TASK_CLOSED, 0)
 
     @staticmethod
-    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> Figures:
+    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> InstanceFigures:
         """Return figures as `config` asks for them."""
-        return Figures(
+        return InstanceFigures(
             config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
         )
 
@@ -137,12 +137,12 @@ class Figures:
                 self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
             case v.UnreadFound(unread):
                 self._unread = unread or self._unread
-            case v.Prepared():
+            case v.CommitPrepared():
                 self._take_prepared(event)
                 self._prepared_at = self._durable_at = self._elapsed_ms()
             case v.Written() | v.OffsetsCommitted() | v.TransactionCommitted():
                 self._durable_at = self._elapsed_ms()
-            case v.Applied():
+            case v.CommitApplied():
                 self._is_committed = True
             case v.Started(task) if task != v.GLOBAL_TASK:
                 self._count(TASK_CREATED)
@@ -266,7 +266,7 @@ class Figures:
             took = float(now - began)
             made, self._is_committed = self._is_committed, False
             if made:
-                self.commit = Commit(self.commit.number + 1, now_ms, self._commit_began_ms)
+                self.commit = InstanceCommit(self.commit.number + 1, now_ms, self._commit_began_ms)
             with self._lock:
                 if made:
                     self._keep(began, now, now_ms)
@@ -299,7 +299,7 @@ class Figures:
             for name, measurement in measured.items():
                 self._measurements.take(Operation.reported(name, ""), measurement, now)
 
-    def _take_prepared(self, event: v.Prepared) -> None:
+    def _take_prepared(self, event: v.CommitPrepared) -> None:
         task, now = str(event.task), self._elapsed_ms()
         with self._lock:
             for name, measurement in event.measured.items():

@@ -35,7 +35,7 @@ from penstock.host.threads.classic_group import ClassicProtocol
 from penstock.host.threads.group_protocol import GroupProtocol, Request, now_ms
 from penstock.host.threads.keys import uses_streams_protocol
 from penstock.host.threads.member_file import MemberFile
-from penstock.host.threads.membership import Post, TaskPositions
+from penstock.host.threads.membership import ChangelogPositions, Post
 from penstock.host.threads.streams_group import StreamsProtocol
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
@@ -53,7 +53,7 @@ _MOST_WAIT: Final = 0.5
 
 
 class _Commit(NamedTuple):
-    """Offsets to be committed. losses: of the member whose commit it is (`GroupMember.losses`)."""
+    """Offsets to be committed. losses: of the member whose commit it is (`AbstractMember.losses`)."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     losses: int
@@ -81,7 +81,7 @@ class GroupMembership:
         config: StreamsConfig,
         post: Post,
         process: str | None = None,
-        state: TaskPositions | None = None,
+        state: ChangelogPositions | None = None,
         workers: int = 1,
         member_file: MemberFile | None = None,
     ) -> None:

@@ -15,7 +15,7 @@ from penstock.errors import OffsetOutOfRangeError
 from penstock.host.crashpoints import crash_point
 from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.membership import Membership
 from penstock.host.threads.output import Output
@@ -25,7 +25,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 
-A = TypeVar("A", v.Run, v.Prepare)
+A = TypeVar("A", v.RunTask, v.Prepare)
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class Workers(Protocol):
         ...
 
 
-class Application(Protocol):
+class ApplicationListener(Protocol):
     """What the polling thread tells the application."""
 
     def running(self) -> None:
@@ -87,11 +87,11 @@ class Polling:
         output: Output,
         membership: Membership,
         workers: Workers,
-        application: Application,
+        application: ApplicationListener,
         clocks: Clocks,
         poll_ms: int,
         awaitable: frozenset[TopicPartition],
-        figures: Figures,
+        figures: InstanceFigures,
         events: queue.SimpleQueue[v.Event],
         turns: TopologyTurns | None = None,
         worker_of: WorkerOf = lambda _: 0,
@@ -170,13 +170,13 @@ class Polling:
                 return self._events.get_nowait()
         return self._tick()
 
-    def _tick(self) -> v.Tick | None:
+    def _tick(self) -> v.TimePassed | None:
         """Return a tick if one is due: for the core, or since the last one was long ago."""
         now, due = self._clocks.elapsed.milliseconds(), self._instance.next_due_ms()
         if now < self._ticked_at + self._poll_ms and (due is None or now < due):
             return None
         self._ticked_at = now
-        return v.Tick()
+        return v.TimePassed()
 
     def _wait_ms(self) -> int:
         due = self._instance.next_due_ms()
@@ -238,10 +238,10 @@ class Polling:
 
     def _handle(self, event: v.Event) -> None:
         self._crash_point(event)
-        if self._turns is not None and isinstance(event, v.Prepared):
+        if self._turns is not None and isinstance(event, v.CommitPrepared):
             self._turns.count(event.nanoseconds)
         match event:
-            case v.Ran(task) | v.Started(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task):
+            case v.Ran(task) | v.Started(task) | v.CommitPrepared(task) | v.CommitApplied(task) | v.Closed(task):
                 self._out.discard(task)
             case v.Failed(task=task):
                 self._out.discard(task)
@@ -279,7 +279,7 @@ class Polling:
             self._look_at_lags()  # for the last time: it stays what the instance has left to others
         for action in actions:
             self._do(action)
-        if is_running and isinstance(event, v.Applied):
+        if is_running and isinstance(event, v.CommitApplied):
             crash_point("commit.ended", number)
 
     def _crash_point(self, event: v.Event) -> None:
@@ -289,7 +289,7 @@ class Polling:
                 crash_point("commit.written", self._figures.commit.number)
             case v.OffsetsCommitted() | v.TransactionCommitted():
                 crash_point("commit.committed", self._figures.commit.number)
-            case v.Applied():
+            case v.CommitApplied():
                 crash_point("commit.applied", self._figures.commit.number)
             case v.Assigned():
                 crash_point("group.assigned", 0)
@@ -312,7 +312,9 @@ class Polling:
         """Return `event` with the core's time for when a task has something to do, which no leap of the wall clock
         since then moves."""
         match event:
-            case v.Started(task, due) | v.Ran(task, next_wall_clock_ms=due) | v.Applied(task, due) if due is not None:
+            case v.Started(task, due) | v.Ran(task, next_wall_clock_ms=due) | v.CommitApplied(task, due) if (
+                due is not None
+            ):
                 return replace(event, next_wall_clock_ms=due - self._ahead[task])
             case v.Closed(task=task):
                 self._ahead.pop(task, None)
@@ -326,7 +328,7 @@ class Polling:
                 self._figures.commit_began(self._clocks.wall.milliseconds())
                 self._out.add(task)
                 self._workers.do(self._numbered(action))
-            case v.Run(task):
+            case v.RunTask(task):
                 self._out.add(task)
                 self._workers.do(self._numbered(action))
             case v.Start(task):

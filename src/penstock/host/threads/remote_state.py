@@ -34,13 +34,13 @@ from penstock.errors import (
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.figures import InstanceCommit
 from penstock.host.threads.remote_snapshots import (
     Changelog,
-    Origin,
     RemoteSnapshots,
     Snapshot,
     SnapshotName,
+    SnapshotOrigin,
     UnusableSnapshotError,
 )
 from penstock.host.threads.upkeep import Upkeep
@@ -192,7 +192,7 @@ class SnapshotWriter:
         snapshots: RemoteSnapshots,
         directory: StateDirectory,
         open_tasks: Callable[[], Collection[TaskId]],
-        committed: Callable[[], Commit],
+        committed: Callable[[], InstanceCommit],
         make_admin: Callable[[], Admin],
         clock: Clock,
         interval_ms: int,
@@ -318,7 +318,7 @@ class SnapshotWriter:
             return snapshot.position > newest.position
         return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
 
-    def _segments(self, reading: _Reading, position: bytes, origin: Origin) -> Iterator[EncodedSegment]:
+    def _segments(self, reading: _Reading, position: bytes, origin: SnapshotOrigin) -> Iterator[EncodedSegment]:
         """Yield the entries of a task. Between two segments the thread rests as long as it took to make one: it must
         not take more than half a core from tasks that run in this process. Raises UnusableSnapshotError if there is no
         more time."""
@@ -357,7 +357,7 @@ def _entries(
             yield name, base.view(name).range(start.key, None, False)
 
 
-def _origin(layout: Layout, admin: Admin, task: TaskId) -> Origin:
+def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
     """Return what a snapshot of `task` is of now. Raises KafkaError if the brokers do not answer,
     UnsupportedVersionError if they give topics no ids: nothing would tell a changelog from one that was deleted."""
     changelogs = layout.followed_changelogs(task)
@@ -371,7 +371,7 @@ def _origin(layout: Layout, admin: Admin, task: TaskId) -> Origin:
     stores = layout.spec(task).stores
     layouts = layouts_of({name: stores[name] for name in changelogs})
     known = {store: Changelog(*partition, ids[partition.topic]) for store, partition in changelogs.items()}
-    return Origin(str(layout.config.required("application.id")), str(task), layouts, known)
+    return SnapshotOrigin(str(layout.config.required("application.id")), str(task), layouts, known)
 
 
 def _most_age_ms(layout: Layout, admin: Admin, task: TaskId) -> int:

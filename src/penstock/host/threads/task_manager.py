@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
 from penstock.host.threads.time_rounds import TimeAlignment
-from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, Run
+from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, RunTask
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.idling import NO_WAIT, InputWait
@@ -51,7 +51,7 @@ WorkerOf = Callable[[TaskId], int]
 """Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
 
 
-class TaskState(Enum):
+class ActiveTaskState(Enum):
     """Where a task of the instance stands. CREATED: it has nothing open."""
 
     CREATED = "CREATED"
@@ -62,7 +62,7 @@ class TaskState(Enum):
 
 
 @dataclass(frozen=True)
-class Limits:
+class BufferLimits:
     """Bounds of what waits in an instance, here and in tasks, before what is fetched at one time. records: of a
     partition. bytes: of all partitions. fetched_records, fetched_bytes: what is fetched at most at one time."""
 
@@ -86,7 +86,7 @@ class ActiveTask:
         """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`. slice_ms: how
         long a run should take."""
         self.id = id
-        self.state = TaskState.CREATED
+        self.state = ActiveTaskState.CREATED
         self.busy = False
         """Whether an action about the task has not been answered yet."""
         self.is_out = False
@@ -134,7 +134,7 @@ class ActiveTask:
     @property
     def is_open(self) -> bool:
         """Whether records of the partitions can arrive."""
-        return self.state is TaskState.RUNNING
+        return self.state is ActiveTaskState.RUNNING
 
     @property
     def topics(self) -> frozenset[str]:
@@ -239,7 +239,7 @@ class ActiveTask:
 
     def is_ready(self, now: int, most_held: int) -> bool:
         """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
-        if self.state is not TaskState.RUNNING or self.busy or self.is_aside:
+        if self.state is not ActiveTaskState.RUNNING or self.busy or self.is_aside:
             return False
         return self.has_more_than_records(now) or self.weight(most_held) > 0
 
@@ -273,7 +273,7 @@ class ActiveTask:
         most_held: int,
         share: Mapping[TopicPartition, int] | None = None,
         behind: frozenset[str] = frozenset(),
-    ) -> Run:
+    ) -> RunTask:
         """Return the next run of the task, which is busy from now on.
 
         Args:
@@ -293,7 +293,7 @@ class ActiveTask:
         self.had_changed = self.changed
         self.busy = self.is_out = self.changed = True
         self._looks_again = False
-        return Run(self.id, records, self._wait(ends, behind), now)
+        return RunTask(self.id, records, self._wait(ends, behind), now)
 
     def ran(self, event: Ran) -> None:
         """Take the result of a run."""
@@ -351,7 +351,7 @@ class TaskManager:
     def __init__(
         self,
         config: StreamsConfig,
-        limits: Limits,
+        limits: BufferLimits,
         worker_of: WorkerOf = lambda _: 0,
         alignment: TimeAlignment | None = None,
         repartition_topics: Iterable[str] = (),
@@ -412,7 +412,7 @@ class TaskManager:
     def running_reader(self, partition: TopicPartition) -> ActiveTask | None:
         """Return the task that reads `partition`, None if it does not run."""
         task = self._readers.get(partition)
-        return task if task is not None and task.state is TaskState.RUNNING else None
+        return task if task is not None and task.state is ActiveTaskState.RUNNING else None
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
         """Take the positions up to which partitions were read, even if there are no records."""
@@ -436,7 +436,7 @@ class TaskManager:
         self.know_ends(self._written)
         self.alignment.written()
 
-    def next_run(self, now: int) -> Run | None:
+    def next_run(self, now: int) -> RunTask | None:
         """Return the next run of the task whose turn it is; None if no task of a free worker has anything to do."""
         free = self._free()
         if not free:
@@ -499,7 +499,7 @@ class TaskManager:
     def _has_little(self, partition: TopicPartition, task: ActiveTask, share: int) -> bool:
         """Return whether of `partition` no more than half of what is allowed waits. share: see `_share_bytes`."""
         return (
-            task.state is TaskState.RUNNING
+            task.state is ActiveTaskState.RUNNING
             and task.records(partition) <= self._limits.records // 2
             and task.bytes(partition) <= share // 2
         )
@@ -510,7 +510,7 @@ class TaskManager:
         return any(not task.busy and self._worker_of(id) in free for id, task in self._running())
 
     def _running(self) -> Iterator[tuple[TaskId, ActiveTask]]:
-        return ((id, task) for id, task in self._tasks.items() if task.state is TaskState.RUNNING)
+        return ((id, task) for id, task in self._tasks.items() if task.state is ActiveTaskState.RUNNING)
 
     def any_busy(self) -> bool:
         """Return whether an action about a task has not been answered yet, but for restores and tasks that hang."""
@@ -532,13 +532,13 @@ class TaskManager:
 
     def next_due_ms(self) -> int | None:
         """Return when the first task has something to do though no record arrives (ms)."""
-        due = [t.due_ms for t in self._tasks.values() if t.state is TaskState.RUNNING and not t.busy]
+        due = [t.due_ms for t in self._tasks.values() if t.state is ActiveTaskState.RUNNING and not t.busy]
         return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
 
     def is_idle(self, now: int) -> bool:
         """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
         return not any(
-            task.busy or task.state is not TaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
+            task.busy or task.state is not ActiveTaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
             for task in self._tasks.values()
         )
 

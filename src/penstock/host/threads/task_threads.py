@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.membership import Post
 from penstock.host.threads.processing import Processing
 from penstock.host.threads.queued import QueuedThread
@@ -35,7 +35,7 @@ class TaskThreads:
         standbys: Standbys,
         purge: RecordPurge,
         post: Post,
-        figures: Figures,
+        figures: InstanceFigures,
     ) -> None:
         """Start the restore thread. name: of the application. post: takes its answers. figures: measures it."""
         self._processing = processing

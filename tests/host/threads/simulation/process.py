@@ -31,7 +31,7 @@ from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
-from penstock.host.threads.task_manager import Limits, WorkerOf
+from penstock.host.threads.task_manager import BufferLimits, WorkerOf
 from penstock.host.threads.time_rounds import aligned_partitions
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
@@ -125,7 +125,7 @@ class Process:
         requests = Requests(world, broker, self)
         self.consumer = SimulatedConsumer(world, broker)
         self._admin = SimulatedAdmin(requests)
-        limits = Limits(20, 1 << 20)
+        limits = BufferLimits(20, 1 << 20)
         settings = Settings(setting.commit_interval_ms, limits, setting.exactly_once)
         self.deaths = Deaths(world)
         self.workers: list[SimulatedWorker] = []
@@ -298,7 +298,7 @@ class Process:
         if not self._is_polling and not self._events:
             due = self.instance.next_due_ms()
             if due is not None and due <= self.world.now:
-                self.post(v.Tick())
+                self.post(v.TimePassed())
 
     def _poll(self) -> None:
         try:
@@ -326,7 +326,7 @@ class Process:
 
     def _do(self, action: v.Action) -> None:
         match action:
-            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+            case v.Start() | v.RunTask() | v.Prepare() | v.Apply() | v.Close():
                 self._tasks(action)
             case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition() | v.FindUnread():
                 self._restores.put(action)
