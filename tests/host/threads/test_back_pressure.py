@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.host.threads.task_manager import ActiveTaskState, BufferLimits, TaskManager
+from penstock.host.threads.active_task import ActiveTaskState
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.vocabulary import Arrived, Ran, RunTask
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.host.threads.task_manager import FIRST_RECORDS, ActiveTaskState, BufferLimits, TaskManager
+from penstock.host.threads.active_task import ActiveTaskState
+from penstock.host.threads.run_time import FIRST_RECORDS
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.vocabulary import Arrived, Ran
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition

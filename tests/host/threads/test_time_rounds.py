@@ -15,8 +15,9 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.phases import Phase
-from penstock.host.threads.task_manager import ActiveTaskState, BufferLimits, TaskManager
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.time_rounds import (
     MOST_ROUND_MS,
     MOST_SILENT_MS,

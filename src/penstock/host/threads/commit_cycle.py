@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.settings import Settings
-from penstock.host.threads.task_manager import ActiveTask, ActiveTaskState, TaskManager
+from penstock.host.threads.task_manager import TaskManager
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.task_life import TaskLife
-from penstock.host.threads.task_manager import ActiveTaskState, TaskManager
+from penstock.host.threads.task_manager import TaskManager
 
 _MOST_TELLING_MS = 10_000
 """How long an instance tries to tell the others that the application ends, before it ends alone."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.commit_cycle import CommitCycle
 from penstock.host.threads.ending import Ending
 from penstock.host.threads.phases import InstancePhase, Phase
@@ -18,7 +19,7 @@ from penstock.host.threads.planned_end import PlannedEnd
 from penstock.host.threads.rollback import Rollback
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.task_life import TaskLife
-from penstock.host.threads.task_manager import ActiveTaskState, Room, TaskManager, WorkerOf
+from penstock.host.threads.task_manager import Room, TaskManager, WorkerOf
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.host.threads.time_rounds import alignment_of
 from penstock.host.threads.vocabulary import GLOBAL_TASK

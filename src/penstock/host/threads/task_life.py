@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.restore_retries import RestoreRetries
 from penstock.host.threads.standby_assignment import StandbyAssignment
-from penstock.host.threads.task_manager import ActiveTask, ActiveTaskState, TaskManager
+from penstock.host.threads.task_manager import TaskManager
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId

@@ -9,12 +9,12 @@ import pytest
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import TaskMigratedError
+from penstock.host.threads.active_task import ActiveTask
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.member import MemberState, SyncAnswered
 from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.host.threads.subscription import follow
-from penstock.host.threads.task_manager import ActiveTask
 from penstock.host.threads.vocabulary import Abort, CommitPrepared, Event, OutputAction, Prepare, Ran
 from penstock.host.threads.workers.messages import WorkerAction
 from penstock.host.threads.workers.worker_process import WorkerDiedError
