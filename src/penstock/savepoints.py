@@ -27,6 +27,7 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
 from penstock.host.storage.directories import application_path
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener
@@ -190,7 +191,7 @@ def _imported_tasks(
         def open_base(task: TaskId) -> LmdbBase:
             return LmdbBase(f"{directory}/{task}")
 
-        opener = StateOpener(layout, admin, fetcher, open_base, SystemClock())
+        opener = StateOpener(layout, admin, ChangelogReader(admin, fetcher), open_base, SystemClock())
         for task in sorted(layout.groups):
             state = opener.open(task)
             try:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from penstock.host.threads.figures import InstanceCommit
+from penstock.host.threads.commit_times import InstanceCommit
 from tests.host.threads.test_queries import Play
 from tests.host.threads.test_queries import topology as every_kind
 from tests.ui.conftest import Shown

@@ -13,6 +13,7 @@ from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
@@ -89,7 +90,8 @@ class InlineInstance:
         self.runner = TaskRunner(self.layout, _Topics(broker))
         self._processing = processing
         open_base = self._open_base if processing is None else processing.open_base
-        self._opener = StateOpener(self.layout, cast(Admin, broker), broker, open_base, clock)
+        reader = ChangelogReader(cast(Admin, broker), broker)
+        self._opener = StateOpener(self.layout, cast(Admin, broker), reader, open_base, clock)
         self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups if tasks is None else tasks))])
         self._following: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}

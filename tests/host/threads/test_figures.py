@@ -94,9 +94,9 @@ def test_tasks_and_commits_are_measured() -> None:
     now = [0]
     figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     figures.commit_ended(0)  # none has begun
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] = 5
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] = 7
     figures.commit_ended(7)
     figures.take(v.CommitPrepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
@@ -126,7 +126,7 @@ def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> N
     figures.poll_began()
     now[0] = 30
     figures.poll_ended(1)
-    figures.commit_began(30)
+    figures.commits.began(30)
     figures.take(v.CommitPrepared(TASK, (), {}))
     now[0] = 37
     figures.take(v.OffsetsCommitted())
@@ -163,7 +163,7 @@ def test_a_commit_is_split_into_its_phases() -> None:
     figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     for records in (3, 4):
         figures.take(v.Ran(TASK, records=records, nanoseconds=records * 1_000_000))
-    figures.commit_began(0)
+    figures.commits.began(0)
     for event, took in ((v.CommitPrepared(TASK, (), {}), 5), (v.Written({}), 20), (v.TransactionCommitted({}), 10)):
         now[0] += took
         figures.take(event)
@@ -194,7 +194,7 @@ def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None
         figures.take(
             v.Ran(TASK, records=records, nanoseconds=40 * millisecond, punctuation_nanoseconds=10 * millisecond)
         )
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] += 20
     figures.commit_ended(0)
     now[0] += 130
@@ -275,12 +275,12 @@ def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
     runner.do(v.RunTask(task, [(partition, records)], NO_WAIT, 1_000_000))
     now = [0]
     figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
-    figures.commit_began(0)
+    figures.commits.began(0)
     figures.take(runner.do(v.Prepare(task, 1_000_000)))
     figures.commit_ended(1_000_000)  # none was made: what was sent is sent again
     assert figures.measured().output_ages == {}
     runner.do(v.RunTask(task, [(partition, RecordBatch.of([(b"k", b"v", 1_500_000, 2, ())]))], NO_WAIT, 2_000_000))
-    figures.commit_began(0)
+    figures.commits.began(0)
     figures.take(runner.do(v.Prepare(task, 2_000_000)))
     figures.take(v.CommitApplied(task, None))
     figures.commit_ended(2_100_000)

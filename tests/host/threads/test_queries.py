@@ -22,7 +22,7 @@ from penstock.host.api import Staleness, StoreSize
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import queries as threads_queries
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import InstanceCommit
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys

@@ -1,4 +1,4 @@
-"""An active task of an instance: where it stands, what waits for it, and its next run. Part of the core."""
+"""An active task of an instance: its state, the records that wait for it, and its next run. Part of the core."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from penstock.task.partition_group import BufferSize
 
 
 class ActiveTaskState(Enum):
-    """Where a task of the instance stands. CREATED: it has nothing open."""
+    """The state of a task of the instance. CREATED: it has nothing open."""
 
     CREATED = "CREATED"
     RESTORING = "RESTORING"
@@ -73,7 +73,7 @@ class ActiveTask:
         return self.state is ActiveTaskState.RUNNING
 
     def reset(self) -> None:
-        """Forget what has arrived and where it stands: it is opened again."""
+        """Forget all records, positions and times: the task is opened again."""
         self.arrived.clear()
         self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
         self.due_ms, self.changed, self._looks_again = None, False, False
@@ -97,7 +97,7 @@ class ActiveTask:
         return self.arrived.records[partition] + (held.records if held else 0)
 
     def reach(self, partition: TopicPartition, end: int) -> None:
-        """Take that everything before `end` has been read of a partition. What lies behind its last record, such as the
+        """Take that everything before `end` has been read of a partition. What lies after its last record, such as the
         end of a transaction, is to be committed too (KAFKA-6607)."""
         if end > self.positions[partition]:
             self.positions[partition] = end

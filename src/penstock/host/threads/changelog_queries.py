@@ -16,7 +16,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, Conflue
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.deployment.layout import Layout, layout_of
-from penstock.host.threads.figures import InstanceCommit
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import ReadableStore
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys

@@ -22,12 +22,13 @@ from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
@@ -138,9 +139,8 @@ class Process:
         self._standbys = Standbys(layout, admin, make_consumer, disk.open)
         self._is_advancing = False
         self.state = StatePositions(layout, self._standbys, lambda: admin, disk.bases.__contains__)
-        self._opener = StateOpener(
-            layout, admin, fetcher, disk.open, self, is_stopped=is_closing, standbys=self._standbys
-        )
+        reader = ChangelogReader(admin, fetcher, is_stopped=is_closing)
+        self._opener = StateOpener(layout, admin, reader, disk.open, self, self._standbys)
         self._purge = RecordPurge(_PURGE_MS, self.milliseconds)
         instance = disk.process_id if setting.is_static else ""
         self.membership = SimulatedMembership(self, layout, setting.standbys, instance)
