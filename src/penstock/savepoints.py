@@ -27,10 +27,11 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
 from penstock.host.storage.directories import application_path
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover, state_changes
+from penstock.host.threads.takeover import InputOffset, Takeover, members_in_the_way, plan_takeover, state_changes
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
@@ -181,7 +182,7 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
 
 
 def _imported_tasks(
-    layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[Input]
+    layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[InputOffset]
 ) -> Iterator[ImportedTask]:
     """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
     it, or other offsets than in `inputs`: the tasks would have the state of different times."""
@@ -190,7 +191,7 @@ def _imported_tasks(
         def open_base(task: TaskId) -> LmdbBase:
             return LmdbBase(f"{directory}/{task}")
 
-        opener = StateOpener(layout, admin, fetcher, open_base, SystemClock())
+        opener = StateOpener(layout, admin, ChangelogReader(admin, fetcher), open_base, SystemClock())
         for task in sorted(layout.groups):
             state = opener.open(task)
             try:

@@ -15,7 +15,7 @@ from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, 
 from penstock.cli.program import load_program
 from penstock.client.api import GroupMember
 from penstock.errors import counted
-from penstock.host.threads.takeover import WATCH_SECONDS, Input, Takeover, plan_takeover, remove_dead_members
+from penstock.host.threads.takeover import WATCH_SECONDS, InputOffset, Takeover, plan_takeover, remove_dead_members
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP
 
@@ -117,7 +117,7 @@ def _show(plan: Takeover) -> None:
         )
 
 
-def _time(each: Input) -> str:
+def _time(each: InputOffset) -> str:
     if each.partition_time == NO_TIMESTAMP:
         return "unknown"
     return datetime.fromtimestamp(each.partition_time / 1000, UTC).isoformat(timespec="milliseconds")

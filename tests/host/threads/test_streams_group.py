@@ -32,7 +32,7 @@ from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
 from penstock_broker.wire.primitives import Cursor, Sink
-from tests.host.threads.test_driver import (
+from tests.host.threads.test_host import (
     NAMES,
     WordCount,
     check_that_instances_share_and_take_over,

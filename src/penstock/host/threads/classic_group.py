@@ -16,7 +16,7 @@ from penstock.host.threads import member as m
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
-from penstock.host.threads.membership import TaskPositions
+from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock_broker.wire.codec import Message
@@ -53,7 +53,7 @@ class ClassicProtocol:
     """
 
     def __init__(
-        self, layout: Layout, config: StreamsConfig, process: str, state: TaskPositions | None, workers: int
+        self, layout: Layout, config: StreamsConfig, process: str, state: ChangelogPositions | None, workers: int
     ) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])

@@ -32,9 +32,10 @@ from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.commits.production import ProductionFailedError
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch, UsedTopics
-from penstock.host.threads import driver
+from penstock.host.threads import assembly
+from penstock.host.threads import host as threads_host
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.host.threads.membership import Post
 from penstock.host.threads.resetting import plan_reset
 from penstock.host.threads.settings import MAX_POLL_INTERVAL_MS
@@ -240,7 +241,7 @@ def test_a_program_that_cannot_be_sent_to_worker_processes_runs_in_one_thread_an
         told.append(workers)
         return AloneMembership(layout, config, post)
 
-    monkeypatch.setattr(driver, "GroupMembership", membership)
+    monkeypatch.setattr(assembly, "GroupMembership", membership)
     words.settings["num.stream.threads"] = 2
     words.write("a b", "a c")
     words.run_to_end(words.host(str.split if is_sent else split, make_membership=None))
@@ -923,7 +924,7 @@ def test_a_topic_that_is_created_again_with_partitions_that_do_not_fit_is_an_err
         def changes(self, used: UsedTopics) -> TopicChanges | None:
             return super().changes(used) if is_created.is_set() else None
 
-    monkeypatch.setattr(driver, "TopicWatch", Watch)
+    monkeypatch.setattr(threads_host, "TopicWatch", Watch)
     words.settings |= {"metadata.max.age.ms": 0, "penstock.restart.max.attempts": 1_000}
     words.settings["penstock.restart.backoff.max.ms"] = 100
     host, listening = words.host(until_end=False), Failures()
