@@ -39,7 +39,7 @@ from penstock.host.spark.checkpoints.manifests import NewManifests
 from penstock.host.spark.driver import preparation
 from penstock.host.spark.driver.broker_watch import BrokerWatch
 from penstock.host.spark.driver.dependencies import send_code
-from penstock.host.spark.driver.figures import Figures, progress_line
+from penstock.host.spark.driver.figures import ManifestFigures, progress_line
 from penstock.host.spark.driver.resetting import reset_application
 from penstock.host.spark.driver.restore_watch import RestoreWatch
 from penstock.host.spark.driver.running_query import JVM_IS_GONE, LOOK_SECONDS, RunningQuery, start_query
@@ -110,7 +110,7 @@ class SparkHost:
         self._restarts = Restarts.of(config)
         self._process_id = uuid.uuid4().hex
         self._runs = 0
-        self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
+        self._figures = ManifestFigures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._progress = ProgressLog(
             self._application_id, config["log.summary.interval.ms"], self._figures.snapshot, progress_line
         )
@@ -232,9 +232,9 @@ class SparkHost:
         return f"{self._guarantee}; broker {self._config['bootstrap.servers']}; checkpoint {self._checkpoint.uri}"
 
     def statistics(self) -> Mapping[str, Any]:
-        """Return figures as of the last committed epoch, see `Figures.snapshot`, under `recent_commits` what the last
-        epochs took (CommitFigures), under `restoring` which tasks rebuild their state, with the entries restored and in
-        all, and under `clients` the statistics of consumers and producers (`client_statistics`)."""
+        """Return figures as of the last committed epoch, see `ManifestFigures.snapshot`, under `recent_commits` those
+        of the last epochs (CommitFigures), under `restoring` which tasks rebuild their state, with the entries restored
+        and in all, and under `clients` the statistics of consumers and producers (`client_statistics`)."""
         return {
             **self._figures.snapshot(),
             "recent_commits": self._figures.recent_commits(),
@@ -306,7 +306,7 @@ class SparkHost:
         finally:
             admin.close()
 
-    def _prepare(self) -> preparation.Prepared:
+    def _prepare(self) -> preparation.PreparedQuery:
         self._runs += 1
         shutil.rmtree(self._control, ignore_errors=True)
         self._open_session()
@@ -325,7 +325,7 @@ class SparkHost:
         finally:
             admin.close()
 
-    def _finish(self, prepared: preparation.Prepared) -> None:
+    def _finish(self, prepared: preparation.PreparedQuery) -> None:
         """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""
         _log.warning("%s finishes the epoch that the previous program left half committed.", self._application_id)
         description = self._of_run(prepared.description)
