@@ -110,7 +110,7 @@ def test_spark_shows_the_nodes_of_each_level(spark_runner: SparkRunner, applicat
     spark_runner.write(source, lines(["a"]))
     with spark_runner.running(word_count(source, target), spark_runner.config(application)) as host:
         wait_for(lambda: host.statistics()["records_in"] == 1)
-        running = host._query  # it runs in a separate session, whose queries nobody else can list
+        running = host._current.query  # it runs in a separate session, whose queries nobody else can list
         assert running is not None
         with contextlib.redirect_stdout(io.StringIO()) as shown:
             running._query.explain()
