@@ -12,9 +12,8 @@ from penstock.host.api import HostListener, StreamThreadExceptionResponse
 from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.driver.host_requests import HostRequests
 from penstock.host.spark.driver.hosted_application import HostedApplication
+from penstock.host.spark.driver.query_starter import QueryStarter
 from penstock.host.spark.driver.running_query import JVM_IS_GONE
-from penstock.host.spark.driver.session_use import SessionUse
-from penstock.host.spark.frames.data_frames import DataFrameQueries
 from penstock.host.spark.protocol.failures import ProcessLostError, error_of_spark
 from penstock.host.supervision.restarts import Restarts
 
@@ -28,8 +27,7 @@ class QueryAttempts:
         application: to which the steps belong.
         requests: of the application; none is restarted that is to close.
         figures: know the last commit, by which restarts are counted.
-        session: forgotten with its JVM.
-        data_frames: forgotten with the JVM of the session.
+        starter: forgets a session whose JVM has ended.
     """
 
     def __init__(
@@ -37,14 +35,12 @@ class QueryAttempts:
         application: HostedApplication,
         requests: HostRequests,
         figures: ManifestFigures,
-        session: SessionUse,
-        data_frames: DataFrameQueries,
+        starter: QueryStarter,
     ) -> None:
         self._application = application
         self._requests = requests
         self._figures = figures
-        self._session = session
-        self._data_frames = data_frames
+        self._starter = starter
         self._restarts = Restarts.of(application.config)
 
     def run_first(self, step: Callable[[], None]) -> None:
@@ -71,8 +67,7 @@ class QueryAttempts:
                 "application again; it continues from its last committed epoch."
             )
             error.__cause__ = raised
-            self._session.forget_lost()
-            self._data_frames.forget_lost()
+            self._starter.forget_session()
             return error
         except Exception as raised:
             return raised

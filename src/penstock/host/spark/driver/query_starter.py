@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,11 +63,8 @@ class QueryStarter:
 
     def check(self) -> None:
         """Check what needs no session; raises StreamsError."""
-        admin = ConfluentAdmin(self._application.config)
-        try:
+        with closing(ConfluentAdmin(self._application.config)) as admin:
             preparation.check(self._application.built, self._application.config, admin)
-        finally:
-            admin.close()
 
     def open_session(self) -> SparkSession:
         """Return the session that there is, or make one; its executors have the code of the program."""
@@ -74,6 +72,11 @@ class QueryStarter:
         if self._application.config["penstock.spark.send.code"]:
             send_code(opened.sparkContext, list(sys.modules.values()))
         return opened
+
+    def forget_session(self) -> None:
+        """Use another session from now on: the JVM of the present one has ended."""
+        self._session.forget_lost()
+        self._data_frames.forget_lost()
 
     def start(self) -> None:
         """Hold topology, brokers and checkpoint against each other as they are now, and start the query."""
@@ -108,8 +111,7 @@ class QueryStarter:
         self._runs += 1
         shutil.rmtree(control, ignore_errors=True)
         self.open_session()
-        admin = ConfluentAdmin(application.config)
-        try:
+        with closing(ConfluentAdmin(application.config)) as admin:
             self._data_frames.start_sources(admin, self._parallelism(), application.until_end)
             return preparation.prepare(
                 application.built,
@@ -120,8 +122,6 @@ class QueryStarter:
                 str(control / str(self._runs)),
                 application.clock,
             )
-        finally:
-            admin.close()
 
     def _finish(self, prepared: preparation.PreparedQuery) -> None:
         """Run the epoch that an earlier program left half committed, with that program, and no other epoch."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class SparkHost:
             self._current,
             self._starter,
             self._follower,
-            QueryAttempts(self._application, self._requests, self._figures, self._session, self._data_frames),
+            QueryAttempts(self._application, self._requests, self._figures, self._starter),
             self._lock,
         )
 
@@ -162,11 +162,10 @@ class SparkHost:
         """Delete checkpoint, copies of state, markers and internal topics, so that the next start is a first one; see
         `resetting`. Raises LockError if a program runs on the checkpoint, KafkaError where the brokers do not do
         it."""
-        admin = ConfluentAdmin(self._config)
         try:
-            reset_application(self._application.built, self._config, admin)
+            with closing(ConfluentAdmin(self._config)) as admin:
+                reset_application(self._application.built, self._config, admin)
         finally:
-            admin.close()
             self._release()
 
     def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
