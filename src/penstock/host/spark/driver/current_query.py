@@ -1,4 +1,4 @@
-"""The newest query of an application, and the wishes of the application that outlast a query: a pause, and taps."""
+"""The newest query of an application. A pause and the taps outlast each query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.task.taps import TappedRecord
 
 
 class CurrentQuery:
-    """Pauses, taps and stops the newest query; any thread may ask for it.
+    """Pauses, taps and stops the newest query, from any thread.
 
     query: the newest query, None before the first.
     """

@@ -1,4 +1,4 @@
-"""The requests of an application to its host that a running query does not follow at once."""
+"""The requests of an application to its host: close and rebalance."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _log = logging.getLogger(__name__)
 
 
 class HostRequests:
-    """Requests to close and to rebalance; any thread may make them, and the supervisor follows them."""
+    """Keeps requests, from any thread, until the supervisor follows them."""
 
     def __init__(self, application_id: str) -> None:
         self._application_id = application_id

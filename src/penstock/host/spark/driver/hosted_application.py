@@ -1,4 +1,4 @@
-"""The application of a Spark host, as all parts of the host need it."""
+"""The application of a Spark host."""
 
 from __future__ import annotations
 

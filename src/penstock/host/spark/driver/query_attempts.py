@@ -25,7 +25,7 @@ class QueryAttempts:
 
     Args:
         application: to which the steps belong.
-        requests: of the application; none is restarted that is to close.
+        requests: of the application; a host that is to close does not restart.
         figures: know the last commit, by which restarts are counted.
         starter: forgets a session whose JVM has ended.
     """

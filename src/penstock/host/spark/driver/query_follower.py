@@ -1,4 +1,4 @@
-"""Follows a query while it runs: manifests, figures, lines of the log, restores, topics and brokers."""
+"""Follows a query while it runs: manifests, figures, log, restores, topics, brokers."""
 
 from __future__ import annotations
 

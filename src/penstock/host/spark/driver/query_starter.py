@@ -1,4 +1,4 @@
-"""Starts the queries of an application, one after another: preparation, the session, the code for its executors."""
+"""Starts the queries of an application: preparation, session, code for the executors."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class QueryStarter:
             self._data_frames.start_sinks(spark)
 
     def run_sinks_to_end(self) -> None:
-        """Hand to Spark all that a query to the planned end has written for it."""
+        """Run the queries of DataFrame sinks to the end, if the application has a planned end."""
         if self._application.until_end:
             self._data_frames.run_sinks_to_end(self.open_session())
 
@@ -142,7 +142,7 @@ class QueryStarter:
         return (directory / str(self._runs)).as_uri()
 
     def _of_run(self, description: ApplicationDescription) -> ApplicationDescription:
-        """Return `description` with the requests of this program to its workers."""
+        """Return `description` with the settings of this program for its workers."""
         application = self._application
         return replace(description, process_id=application.process_id, tells_restores=application.tells_restores)
 

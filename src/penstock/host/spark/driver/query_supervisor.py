@@ -1,4 +1,4 @@
-"""The supervisor of an application on Spark: a thread that runs one query after another, and learns how each ended."""
+"""The supervisor of an application on Spark: a thread that runs one query after another."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class QuerySupervisor:
         self._follow_to_end()
 
     def _follow_to_end(self) -> None:
-        """Follow the query until it ends, and hand to Spark the records for it."""
+        """Follow the query until it ends, then run the DataFrame sinks to the end."""
         query = self._current.query
         assert query is not None
         self._follower.follow(query)
