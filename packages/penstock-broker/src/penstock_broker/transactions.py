@@ -23,8 +23,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.common.clock import Clock
 from penstock_broker.common.log_limits import limit_rate
 from penstock_broker.config import BrokerConfig
@@ -42,6 +40,7 @@ from penstock_broker.transaction_log import (
     Transaction,
     TransactionLog,
 )
+from penstock_broker.wire.error_codes import ErrorCode
 
 COORDINATOR_EPOCH: Final = 0
 """Epoch of the coordinator in markers; it never changes, because there is one broker."""
