@@ -1,6 +1,6 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from lock bootstrap clean
+.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from schemas lock bootstrap clean
 BIN := .venv/bin
 # Slow tests start a JVM or a group of processes each: a fourth beside them only makes the others wait.
 JOBS ?= $(if $(filter test-slow,$@),3,4)
@@ -74,6 +74,9 @@ commands: bootstrap ## write docs/commands-reference.md: all commands, from thei
 
 coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix Streams and Spark
 	@exec $(BIN)/python scripts/coming_from.py
+
+schemas: bootstrap ## write the schemas of Kafka's messages and its error codes, from its jar
+	@PYTHONPATH=. exec $(BIN)/python scripts/wire_schemas.py $(ARGS)
 
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
 	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url --no-emit-package penstock-broker \

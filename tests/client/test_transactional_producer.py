@@ -9,7 +9,6 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import KafkaError as KafkaErrorCode
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import CommitRefusedError, GroupIdentity, NewTopic, OffsetAndMetadata, RefusedOutputError
 from penstock.client.confluent import (
@@ -32,6 +31,7 @@ from penstock.errors import (
     TransactionalIdAuthorizationError,
 )
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import OFFSET_FETCH
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.joining import JoinRequest
@@ -15,6 +14,7 @@ from penstock_broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from penstock_broker.groups.group import MemberIdentity
 from penstock_broker.topics import OFFSETS_TOPIC
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.support import GroupBroker
 
 SESSION_MS = 10_000

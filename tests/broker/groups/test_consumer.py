@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment, as_assignment
 from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest, check_request
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.groups.support import DAY_MS, GroupBroker
 from tests.broker.groups.test_classic import Client as ClassicClient
 from tests.broker.groups.test_classic import code_of

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
@@ -34,6 +33,7 @@ from penstock.record import TopicPartition
 from penstock.testing import EmbeddedBroker
 from penstock.windows import TimeWindows
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient

@@ -8,7 +8,6 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
@@ -17,6 +16,7 @@ from penstock.host.threads.member import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = [TaskId(subtopology, number) for subtopology in range(2) for number in range(4)]
 STATEFUL = frozenset(task for task in TASKS if task.subtopology == 1)

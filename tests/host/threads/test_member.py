@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
@@ -15,6 +14,7 @@ from penstock.host.threads.member import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription, lead
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = [TaskId(0, number) for number in range(4)]
 RULES = Rules({task: (TopicPartition("orders", task.partition),) for task in TASKS})

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedError, TopologyError
 from penstock.host.threads import member as m
@@ -15,6 +14,7 @@ from penstock.host.threads.member import MemberState, StreamsTasks
 from penstock.host.threads.streams_member import StreamsMember
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = frozenset(TaskId(0, number) for number in range(4))
 FIRST, LAST = TaskId(0, 0), TaskId(0, 3)

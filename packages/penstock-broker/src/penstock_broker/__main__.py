@@ -10,12 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-# kio loads Hypothesis if it is installed, which takes as long as the rest of the startup. None makes the import fail.
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # typeshed leaves the None out
-
-from penstock_broker.config import BrokerConfig  # noqa: E402  # after the line above, so that it counts
-from penstock_broker.errors import BrokerError  # noqa: E402  # as above
-from penstock_broker.server import Input, run  # noqa: E402  # as above
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import BrokerError
+from penstock_broker.server import Input, run
 
 _SETTINGS: Final = {
     "segment_bytes": "size at which a segment of a log is closed",

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.config_apis import alter_configs, describe_configs, incremental_alter_configs
 from penstock_broker.fetch import Fetch
@@ -49,6 +47,7 @@ from penstock_broker.transaction_apis import (
     write_txn_markers,
 )
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
 """Answers a request with a response, a later response, or None for no answer."""

@@ -15,9 +15,9 @@ import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import (
     CHECKSUM_AT,
     CHECKSUMMED_FROM,

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.faults import Faults, api_keys, dropping, failing, killing, late, losing_answer
 from penstock_broker.topics import TopicRegistry
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class Commands:

@@ -16,14 +16,13 @@ from enum import IntEnum
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.topic_config import BROKER_KEYS, TOPIC_CONFIGS, ConfigType, check_topic_configs
 from penstock_broker.topics import ALL_BROKERS
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class _Source(IntEnum):

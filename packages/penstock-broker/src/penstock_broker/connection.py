@@ -26,8 +26,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, cast
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.apis import API_VERSIONS, PRODUCE, Api, api_versions_response
 from penstock_broker.common.log_limits import limit_rate
@@ -35,6 +33,7 @@ from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ConnectionClosingError
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import Message, is_flexible, request_decoder, response_encoder
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import INT16, Cursor, MalformedMessageError, OversizedMessageError, Sink
 
 _SIZE: Final = struct.Struct(">i")

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MOST_STRING
 
 _MOST_CHARACTERS: Final = MOST_STRING // 4

@@ -16,16 +16,16 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, Final, get_args
-
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
+from typing import Any, Final
 
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.apis import APIS, Api, Handler
 from penstock_broker.errors import BrokerError, ConnectionClosingError
 from penstock_broker.state import BrokerState, Request
+from penstock_broker.wire.api_schemas import request_schema, response_schema
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
+from penstock_broker.wire.schema import Structure
 
 FETCH: Final = 1
 
@@ -160,41 +160,40 @@ def error_response(key: int, version: int, body: Message, code: ErrorCode) -> Me
     Raises:
         BrokerError: the response has no field for an error.
     """
-    schema = load_response_schema(key, version)
-    if not _has_error(schema):
+    response = response_schema(key).at(version)
+    if not _has_error(response):
         raise BrokerError(f"{api_name(key)} {version} has no errors")
     # The top-level error of a Fetch concerns its session; tests want the errors of its partitions.
-    return _failed(schema, body, code, is_whole=key != FETCH)
+    return _failed(response, body, code, is_whole=key != FETCH)
 
 
-def _failed(schema: type[Any], source: Any, code: ErrorCode, is_whole: bool = True) -> Message:
+def _failed(structure: Structure, source: Any, code: ErrorCode, is_whole: bool = True) -> Message:
     """Return a message with an error for each name in a part of the request.
 
     Args:
-        schema: the schema of the message.
+        structure: the structure of the message.
         source: the part of the request: a message, or one name or number.
         code: the error.
         is_whole: whether an error of the message itself covers its parts.
     """
-    fields = dataclasses.fields(schema)
-    codes = {field.name for field in fields if field.metadata.get("kafka_type") == "error_code"}
+    codes = {field.name for field in structure.fields if field.is_error_code}
     if codes and is_whole:
         message: Message = dict.fromkeys(codes, code)
     else:
         message = {
-            field.name: [_failed(part, each, code) for each in _first_list(source)]
-            for field in fields
-            if (part := _part(field)) is not None and _has_error(part)
+            field.name: [_failed(inner, each, code) for each in _first_list(source)]
+            for field in structure.fields
+            if (inner := structure.inner(field)) is not None and _has_error(inner)
         }
-    plain = [field.name for field in fields if field.metadata.get("kafka_type") is not None and field.name not in codes]
+    plain = {
+        field.name: field.element
+        for field in structure.fields
+        if structure.inner(field) is None and field.name not in codes
+    }
     if isinstance(source, dict):
         names = {"partition_index": "partition"} | {name: name for name in plain if name in source}
         return message | {name: source[of] for name, of in names.items() if of in source}
-    named = next(
-        name
-        for name in plain
-        if (schema.__dataclass_fields__[name].metadata["kafka_type"] == "string") == isinstance(source, str)
-    )
+    named = next(name for name, type in plain.items() if (type == "string") == isinstance(source, str))
     return message | {named: source}
 
 
@@ -202,24 +201,16 @@ def _first_list(source: Any) -> list[Any]:
     return next((value for value in source.values() if isinstance(value, list)), [])
 
 
-def _part(field: dataclasses.Field[Any]) -> type[Any] | None:
-    """Return the element schema of an array of messages, or None for other fields."""
-    found = [part for part in (*get_args(field.type), field.type) if dataclasses.is_dataclass(part)]
-    nested = [part for one in get_args(field.type) for part in get_args(one) if dataclasses.is_dataclass(part)]
-    return next((part for part in found + nested if isinstance(part, type)), None)
-
-
-def _has_error(schema: type[Any]) -> bool:
+def _has_error(structure: Structure) -> bool:
     return any(
-        field.metadata.get("kafka_type") == "error_code" or ((part := _part(field)) is not None and _has_error(part))
-        for field in dataclasses.fields(schema)
+        field.is_error_code or ((inner := structure.inner(field)) is not None and _has_error(inner))
+        for field in structure.fields
     )
 
 
 def api_name(key: int) -> str:
     """Return Kafka's name of a supported API."""
-    name: str = load_request_schema(key, APIS[key].max_version).__name__
-    return name.removesuffix("Request")
+    return request_schema(key).name.removesuffix("Request")
 
 
 @cache

@@ -16,14 +16,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.errors import ApiError
 from penstock_broker.partition import READ_COMMITTED, Partition
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import partition_of
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
 # A lost client is noticed when its Fetch ends, if it has sent another request before.

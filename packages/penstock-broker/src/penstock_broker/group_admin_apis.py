@@ -8,12 +8,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.authorized_operations import ON_GROUP
 from penstock_broker.errors import ApiError
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_SUCH_GROUP_VERSION: Final = 6
 """First version of DescribeGroups with an error for an unknown group, not a dead group."""

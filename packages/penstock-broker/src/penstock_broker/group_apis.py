@@ -9,8 +9,6 @@ from __future__ import annotations
 import uuid
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer, PromisedAnswer
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import as_assignment
@@ -19,6 +17,7 @@ from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest, check_re
 from penstock_broker.groups.group import MemberIdentity
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1

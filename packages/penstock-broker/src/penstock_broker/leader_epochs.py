@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import InvalidBatchError
 from penstock_broker.errors import ApiError
 from penstock_broker.log import Log
 from penstock_broker.log_reader import LogReader
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class LeaderEpochs:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, is_zstd, read_header
 from penstock_broker.errors import ApiError, RefusedRecordsError
 from penstock_broker.groups.offsets import TopicPartition
@@ -21,6 +19,7 @@ from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import partition_of
 from penstock_broker.transaction_apis import check_transactional_produce
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_ACKS: Final = 0
 _FIRST_ZSTD_PRODUCE: Final = 7

@@ -13,12 +13,11 @@ from __future__ import annotations
 from itertools import islice
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import LOG_APPEND_TIME, NO_TIMESTAMP, BatchHeader
 from penstock_broker.errors import RefusedRecordsError
 from penstock_broker.records import record_times, records_without_key
 from penstock_broker.topic_config import NEVER, LogConfig
+from penstock_broker.wire.error_codes import ErrorCode
 
 MOST_REFUSED: Final = 10_000
 """Maximum number of rejected records named in the answer to one Produce."""

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.wire.error_codes import ErrorCode
 
 _FORMAT: Final = 2
 _FORMAT_WITH_OFFSETS: Final = 1

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.offsets import MAX_OFFSET_METADATA, CommittedOffset, TopicPartition
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import Topic, partition_of
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _DEFAULT_RETENTION: Final = -1
 

@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import (
     BatchHeader,
     InvalidBatchError,
@@ -36,6 +34,7 @@ from penstock_broker.producer_snapshot import ProducerSnapshots
 from penstock_broker.producer_state import AbortedTransaction
 from penstock_broker.records import EndTransactionMarker, read_marker
 from penstock_broker.topic_config import LogConfig
+from penstock_broker.wire.error_codes import ErrorCode
 
 HIGH_WATERMARK: Final = -1
 """Special offset in DeleteRecords for the deletion of all records."""

@@ -18,11 +18,10 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from penstock_broker.errors import ApiError
 from penstock_broker.records import EndTransactionMarker
+from penstock_broker.wire.error_codes import ErrorCode
 
 LARGEST_EPOCH: Final = 2**15 - 1
 """The last epoch of a producer id, which fences its producer for good."""

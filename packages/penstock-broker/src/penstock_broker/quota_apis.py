@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _CLIENT_ID: Final = "client-id"
 _KNOWN_TYPES: Final = {"client-id", "user", "ip"}

@@ -15,12 +15,11 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 """Bytes per second of Produce requests."""

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import cramjam
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import (
     COMPRESSION_MASK,
@@ -29,6 +28,7 @@ from penstock_broker.batch import (
     InvalidBatchError,
     read_header,
 )
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import HEADER_SIZE, TRANSACTIONAL, encode_batch, encode_record, encode_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]

@@ -24,13 +24,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock_broker.common.private_files import FILE_MODE
 from penstock_broker.durable import sync_path, write_atomically
 from penstock_broker.offset_index import NO_SEGMENT, InvalidIndexError, OffsetIndex, SegmentSummary, read_summary
 from penstock_broker.segment_scan import scan
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import HEADER_SIZE
 
 CLEANED_SUFFIX: Final = ".cleaned"

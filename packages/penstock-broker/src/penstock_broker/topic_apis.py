@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock_broker.config_apis import topic_config_entries
 from penstock_broker.errors import ApiError
@@ -25,6 +23,7 @@ from penstock_broker.metadata_store import TopicRow
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.topics import Topic
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class ConfigType(IntEnum):

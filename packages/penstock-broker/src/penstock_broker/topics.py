@@ -23,8 +23,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import BatchHeader
 from penstock_broker.common.clock import Clock
 from penstock_broker.config import BrokerConfig
@@ -33,6 +31,7 @@ from penstock_broker.log import has_log, make_log
 from penstock_broker.metadata_store import TOPICS_DIRECTORY, MetadataStore, TopicRow
 from penstock_broker.partition import Partition
 from penstock_broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 """Name of the topic with groups and their offsets."""

@@ -14,8 +14,6 @@ from functools import partial
 from itertools import groupby
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import BatchHeader
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.offsets import CommittedOffset, TopicPartition
@@ -29,6 +27,7 @@ from penstock_broker.topics import OFFSETS_TOPIC
 from penstock_broker.transaction_log import NO_EPOCH, NO_ID, State
 from penstock_broker.transactions import Producer
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _FIRST_BATCHED_ADD: Final = 4
 _FIRST_ABORTABLE_PRODUCE: Final = 11

@@ -33,7 +33,7 @@ from penstock_broker.record_schema import (
 )
 from penstock_broker.records import LogRecord, encode_records, read_records
 from penstock_broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
-from penstock_broker.wire.codec import Message, entity_codec
+from penstock_broker.wire.codec import Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError
 
 NO_EPOCH: Final = -1
@@ -175,7 +175,7 @@ class TransactionLog:
         return [_decode(record) for record in values.values()]
 
 
-_VALUE: Final = entity_codec(
+_VALUE: Final = structure_codec(
     record_schema(
         "TransactionLogValue",
         {

@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.common.clock import Clock
 from penstock_broker.common.log_limits import limit_rate
 from penstock_broker.config import BrokerConfig
@@ -44,6 +42,7 @@ from penstock_broker.transaction_log import (
     Transaction,
     TransactionLog,
 )
+from penstock_broker.wire.error_codes import ErrorCode
 
 COORDINATOR_EPOCH: Final = 0
 """Epoch of the coordinator in markers, constant because there is one broker."""

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, client_settings
 from penstock.client.sockets.connection import Api, BrokerConnection, ConnectionSettings
@@ -20,6 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, ConfigError, RetriableError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 T = TypeVar("T")
 

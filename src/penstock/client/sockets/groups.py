@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import GroupDescription, GroupMember
 from penstock.client.failures import Right
 from penstock.client.sockets.cluster import GROUP, Cluster
@@ -15,6 +13,7 @@ from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
 LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)

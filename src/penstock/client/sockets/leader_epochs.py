@@ -6,8 +6,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import EpochPosition
 from penstock.client.failures import Right
 from penstock.client.sockets.cluster import Cluster, Node
@@ -15,6 +13,7 @@ from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSET_FOR_LEADER_EPOCH: Final = Api("OffsetForLeaderEpoch", 23, 3, 4)
 

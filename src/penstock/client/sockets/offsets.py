@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER
@@ -22,6 +20,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, TaskMigratedError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSET_FETCH: Final = Api("OffsetFetch", 9, 7, 7)
 OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import PRODUCER
 from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
@@ -21,6 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import RetriableError
 from penstock.record import RecordBatch, TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL, encode_batch, encode_record
 
 PRODUCE: Final = Api("Produce", 0, 3, 11)

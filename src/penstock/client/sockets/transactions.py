@@ -10,14 +10,13 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import Right
 from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
 from penstock.client.sockets.connection import Api
 from penstock.errors import KafkaError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 LIST_TRANSACTIONS: Final = Api("ListTransactions", 66, 0, 2)
 DESCRIBE_TRANSACTIONS: Final = Api("DescribeTransactions", 65, 0, 0)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
@@ -20,6 +18,7 @@ from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -32,12 +32,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kio.schema.errors import ErrorCode
-
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.member import NO_GENERATION, AbstractMember, MemberState
 from penstock.host.threads.subscription import IncompatibleMemberError, MemberShare, Rules, follow, lead
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class ClassicMember(AbstractMember):

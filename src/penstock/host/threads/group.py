@@ -14,8 +14,6 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER
@@ -38,6 +36,7 @@ from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
+from penstock_broker.wire.error_codes import ErrorCode
 
 NO_GENERATION: Final = -1
 

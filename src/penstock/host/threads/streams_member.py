@@ -25,12 +25,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.member import MemberState, StreamsTasks
+from penstock_broker.wire.error_codes import ErrorCode
 
 SESSION_MS: Final = 45_000
 """The default of group.streams.session.timeout.ms of brokers: after so long without an answer, tasks stand still."""

@@ -16,15 +16,14 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment
-from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription
 
 from penstock.errors import StreamsError
 from penstock.host.threads.assignor import VERSION, Candidate, LeaderState, Plan, assign, given
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
-from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.codec import Codec, Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock_broker.wire.schemas import consumer_protocol_assignment, consumer_protocol_subscription
 
 _FORMAT: Final = 2
 _INT16: Final = struct.Struct(">h")
@@ -32,8 +31,8 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_ELEMENTS: Final = 1_000_000
 _WITH_WORKERS: Final = 2
 """The version of the rules from which on workers count."""
-_SUBSCRIPTION: Final = entity_codec(ConsumerProtocolSubscription)
-_ASSIGNMENT: Final = entity_codec(ConsumerProtocolAssignment)
+_SUBSCRIPTION: Final = structure_codec(consumer_protocol_subscription.DATA.at(_FORMAT))
+_ASSIGNMENT: Final = structure_codec(consumer_protocol_assignment.DATA.at(_FORMAT))
 
 
 class IncompatibleMemberError(StreamsError):

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
 from penstock.client.sockets.offsets import COUNTED_OUT
@@ -40,6 +38,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import (
     LOT,

@@ -12,8 +12,6 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.common.clock import Clock
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError, BrokerError
@@ -30,6 +28,7 @@ from penstock_broker.groups.timers import Timers
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _EXPIRY: Final = "expiry of offsets"
 _GROUPS_IN_A_STEP: Final = 20

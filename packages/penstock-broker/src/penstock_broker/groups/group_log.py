@@ -10,8 +10,6 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_PRODUCER_ID, BatchHeader
 from penstock_broker.common.clock import Clock
 from penstock_broker.errors import ApiError, BrokerError
@@ -24,6 +22,7 @@ from penstock_broker.records import (
     read_records,
 )
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MalformedMessageError
 
 _log = logging.getLogger(__name__)

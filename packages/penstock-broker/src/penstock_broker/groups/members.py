@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Protocol, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.timers import Timers
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class _Member(Protocol):

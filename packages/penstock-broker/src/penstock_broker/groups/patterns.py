@@ -11,9 +11,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 def check_pattern(pattern: str) -> None:

@@ -25,7 +25,7 @@ from penstock_broker.record_schema import (
     encode_versioned,
     record_schema,
 )
-from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.codec import Codec, Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError
 
 
@@ -77,8 +77,8 @@ _PARTITIONS_SINCE: Final = array_of(
         {"assignment_epochs": 0},
     )
 )
-_GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
-_MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
+_GROUP_KEY: Final = structure_codec(record_schema("GroupKey", {"group": STRING}))
+_MEMBER_KEY: Final = structure_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
 
 
 # The only version of a committed offset with an expiry time; it has no epoch.
@@ -94,16 +94,16 @@ class _Format(NamedTuple):
 
 _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.OFFSET_COMMIT: _Format(
-        entity_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
+        structure_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
         3,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "OffsetCommitValue",
                 {"offset": INT64, "leader_epoch": INT32, "metadata": STRING, "commit_timestamp": INT64},
             )
         ),
         {
-            _EXPIRING_OFFSET_VERSION: entity_codec(
+            _EXPIRING_OFFSET_VERSION: structure_codec(
                 record_schema(
                     "OffsetCommitValue",
                     {"offset": INT64, "metadata": STRING, "commit_timestamp": INT64, "expire_timestamp": INT64},
@@ -114,7 +114,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.GROUP: _Format(
         _GROUP_KEY,
         3,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "GroupMetadataValue",
                 {
@@ -131,7 +131,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP: _Format(
         _GROUP_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupMetadataValue", {"epoch": INT32, "metadata_hash": INT64}, True, {"metadata_hash": 0}
             )
@@ -140,7 +140,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupMemberMetadataValue",
                 {
@@ -160,19 +160,19 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP_TARGET: _Format(
         _GROUP_KEY,
         0,
-        entity_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
+        structure_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
     ),
     RecordKind.CONSUMER_GROUP_TARGET_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema("ConsumerGroupTargetAssignmentMemberValue", {"topic_partitions": _PARTITIONS}, True)
         ),
     ),
     RecordKind.CONSUMER_GROUP_CURRENT_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupCurrentMemberAssignmentValue",
                 {

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.classic.members import ClassicMembers
@@ -14,6 +12,7 @@ from penstock_broker.groups.classic.state import NEXT_STATES, ClassicGroupState
 from penstock_broker.groups.context import GroupContext
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
 from penstock_broker.groups.classic.joining import ClassicJoining, JoinRequest
@@ -22,13 +19,15 @@ from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
-from penstock_broker.wire.codec import Message, entity_codec
+from penstock_broker.wire.codec import Message, structure_codec
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import INT16, Cursor, MalformedMessageError
+from penstock_broker.wire.schemas import consumer_protocol_subscription
 
 CONSUMER_PROTOCOL: Final = "consumer"
 """Protocol type of Kafka's consumers."""
 
-_subscription = entity_codec(ConsumerProtocolSubscription)
+_subscription = structure_codec(consumer_protocol_subscription.DATA.at(0))
 
 
 class ClassicGroup(Group):

@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
@@ -16,6 +14,7 @@ from penstock_broker.groups.classic.members import ClassicMembers
 from penstock_broker.groups.classic.rebalance import ClassicRebalance
 from penstock_broker.groups.classic.state import ClassicGroupState
 from penstock_broker.groups.context import Answer
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class JoinRequest(NamedTuple):

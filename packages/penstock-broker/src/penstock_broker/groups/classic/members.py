@@ -6,12 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.members import GroupMembers
 from penstock_broker.groups.timers import Timers
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class ClassicMembers(GroupMembers[ClassicGroupMember]):

@@ -9,14 +9,13 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.classic.members import ClassicMembers
 from penstock_broker.groups.classic.state import ClassicGroupState
 from penstock_broker.groups.context import Answer, GroupContext
+from penstock_broker.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60_000
 """Time (ms) that a new member may wait for the others.

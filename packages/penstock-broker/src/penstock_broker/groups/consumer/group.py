@@ -11,8 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import NO_PARTITIONS, Assignment, as_messages
 from penstock_broker.groups.consumer.heartbeat import LEAVE_FOR_A_WHILE, HeartbeatRequest
@@ -26,6 +24,7 @@ from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 FIRST_COMMIT_WITH_EPOCHS: Final = 9
 """First version of OffsetCommit for members of consumer groups."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment
 from penstock_broker.groups.assignors import ASSIGNORS
 from penstock_broker.groups.patterns import check_pattern
+from penstock_broker.wire.error_codes import ErrorCode
 
 LEAVE: Final = -1
 """Epoch of a leaving member."""

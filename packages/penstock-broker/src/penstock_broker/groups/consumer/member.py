@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import NO_PARTITIONS, Assignment, PartitionId
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.patterns import matching
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class MemberState(IntEnum):
