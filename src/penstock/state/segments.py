@@ -404,7 +404,7 @@ def _decompressed(frame: bytes) -> bytes:
         MemoryError: there is less memory than it says.
         cramjam.DecompressionError: it is damaged.
     """
-    # RFC 8878, 3.1.1.1: magic (4), descriptor (1), window (1 or none), dictionary (0 to 4), size of the content (1 to 8)
+    # RFC 8878, 3.1.1.1: magic number (4 bytes), descriptor (1), window (0 or 1), dictionary (0 to 4), content size.
     descriptor = frame[4] if len(frame) > 4 else 0
     is_single_segment = descriptor & 0x20
     width = 1 << (descriptor >> 6)
