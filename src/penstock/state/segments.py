@@ -388,7 +388,7 @@ def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
     header = data[_PREFIX.size : _PREFIX.size + header_size]
     try:
         body = _decompressed(data[_PREFIX.size + header_size :])
-    except (cramjam.DecompressionError, ValueError, MemoryError) as error:
+    except (cramjam.DecompressionError, ValueError, OverflowError, MemoryError) as error:
         raise CorruptedSegmentError(name, f"is damaged: {error}") from error
     if _identity(header, body) != identity:
         raise CorruptedSegmentError(name, "is damaged: its content does not have this id")
@@ -401,7 +401,7 @@ def _decompressed(frame: bytes) -> bytes:
 
     Raises:
         ValueError: the header does not say how large the content is.
-        MemoryError: there is less memory than it says.
+        MemoryError, OverflowError: there is less memory than it says.
         cramjam.DecompressionError: it is damaged.
     """
     # RFC 8878, 3.1.1.1: magic number (4 bytes), descriptor (1), window (0 or 1), dictionary (0 to 4), content size.
