@@ -18,6 +18,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig, did_you_mean
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
+from penstock.plan.internal_topics import check_topic_name
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
 from penstock.topic_names import why_illegal
@@ -171,6 +172,7 @@ def _check_exists(config: StreamsConfig, topic: str, create: bool) -> None:
 def _unknown(
     admin: ConfluentAdmin, config: StreamsConfig, topic: str, topics: Iterable[str], remedy: str
 ) -> UnknownTopicOrPartitionError:
+    check_topic_name(topic)
     admin.topic_ids([topic])  # raises where it is only not to be seen
     asked = did_you_mean(topic, topics) or "."
     return UnknownTopicOrPartitionError(

@@ -171,6 +171,7 @@ def test_every_write_is_seen_at_once_at_least_once(cache: int) -> None:
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_stores_that_keep_headers_are_read_with_and_without_them(guarantee: str) -> None:
+    pytest.importorskip("pyarrow")
     play = Play(guarantee, **{"dsl.store.format": "headers"})
     batch = RecordBatch.of([(b"k", b"new", 5, 0, (("h", b"1"),))])
     play.broker.append([PartitionBatch("in", 0, batch), PartitionBatch("everywhere", 0, batch)])
@@ -327,6 +328,7 @@ def test_metadata_name_the_instances_that_have_the_other_partitions_and_standbys
 
 
 def test_a_store_is_a_table_of_arrow() -> None:
+    pytest.importorskip("pyarrow")
     play = Play()
     play.write(("a", "x", 1), ("a", "x", 12))
     play.write(("c", "x", 3), partition=1)

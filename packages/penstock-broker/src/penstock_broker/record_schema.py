@@ -1,6 +1,7 @@
 """Schemas of the records in internal topics, in the form of message schemas.
 
-Contains the types of fields and the construction of a schema. Not here: the records (groups/schemas.py, transaction_log.py).
+Contains the types of fields and the construction of a schema. Not here: the records (groups/schemas.py,
+transaction_log.py).
 """
 
 from __future__ import annotations
