@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,11 +18,22 @@ _REGISTRY_PORT: Final = 8081
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the embedded broker; 0 for a free one.")]
 
-
 DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Directory of the embedded broker's data; default: <state.dir>/broker."),
 ]
+
+
+@dataclass(frozen=True)
+class EmbeddedBrokerOptions:
+    """The options of a command that starts an embedded broker for a program without brokers."""
+
+    port: Port = DEFAULT_PORT
+    data_dir: DataDir = None
+
+    def directory(self, config: StreamsConfig) -> Path:
+        """Return the directory of the broker's data. config: of the program."""
+        return self.data_dir or default_data_directory(config)
 
 
 def default_data_directory(config: StreamsConfig) -> Path:
