@@ -15,7 +15,7 @@ import orjson
 import typer
 from rich.table import Table
 
-from penstock.application.store_entries import Entry, Selection, StoreEntries, plain
+from penstock.application.store_entries import Entry, EntrySelection, StoreEntries, plain
 from penstock.cli.clients import ProgramOptions
 from penstock.cli.common import err, option_groups, out
 from penstock.cli.program import load_program, with_servers_of_state
@@ -42,9 +42,9 @@ class _Filter:
         LONG_MAX
     )
 
-    def selection(self) -> Selection:
+    def selection(self) -> EntrySelection:
         """Return the selection of entries within the store."""
-        return Selection(self.key, partition=self.partition, from_time=self.from_time, to_time=self.to_time)
+        return EntrySelection(self.key, partition=self.partition, from_time=self.from_time, to_time=self.to_time)
 
 
 @option_groups

@@ -68,7 +68,7 @@ class _Place(NamedTuple):
     offset: int
 
 
-class Part(StrEnum):
+class RecordPart(StrEnum):
     """What `penstock consume` shows of a record besides key and value, in this order."""
 
     TIMESTAMP = "timestamp"
@@ -250,7 +250,7 @@ class _View:
     """The options of `penstock consume` that say which parts of which records are shown, and when it ends."""
 
     parts: Annotated[
-        list[Part] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
+        list[RecordPart] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
     ] = None
     as_json: Annotated[
         bool, typer.Option("--json", help="Show each record as an object in JSON, with all that it has.")
@@ -327,14 +327,14 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
 
 def _show(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, view: _View) -> None:
     for shown in _records(partition, batch, serdes, to_text):
-        columns = [_column(part, shown) for part in Part if part in (view.parts or ())]
+        columns = [_column(part, shown) for part in RecordPart if part in (view.parts or ())]
         sys.stdout.write(view.separator.join([*columns, shown["key"], shown["value"]]) + "\n")
     sys.stdout.flush()
 
 
-def _column(part: Part, shown: dict[str, Any]) -> str:
+def _column(part: RecordPart, shown: dict[str, Any]) -> str:
     """Return a part of a record as kafka-console-consumer shows it."""
-    if part is Part.HEADERS:
+    if part is RecordPart.HEADERS:
         return ",".join(f"{name}:{value}" for name, value in shown["headers"]) or _NO_HEADERS
     return f"{part.value.capitalize()}:{shown[part.value]}"
 

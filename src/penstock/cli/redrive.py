@@ -13,7 +13,7 @@ from penstock.cli.clients import BrokerOptions
 from penstock.cli.common import AsJson, option_groups, out, parsed_time, print_json
 from penstock.errors import counted
 from penstock.serdes.texts import SerdeName, from_text
-from penstock.transfers.redrive import Redrive, RedriveOptions, Selection, plan_redrive
+from penstock.transfers.redrive import LetterSelection, Redrive, RedriveOptions, plan_redrive
 from penstock.transfers.redrive import redrive as redrive_letters
 
 
@@ -44,9 +44,9 @@ class _Filters:
     ] = None
     until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only records before this time.")] = None
 
-    def selection(self) -> Selection:
+    def selection(self) -> LetterSelection:
         """Return the selection of letters; ends with wrong usage for a text that is no time."""
-        return Selection(
+        return LetterSelection(
             frozenset(self.source_topics or ()),
             frozenset(self.partitions or ()),
             frozenset(self.exceptions or ()),

@@ -24,7 +24,7 @@ from penstock.cli.common import (
     print_json,
     set_verbose,
 )
-from penstock.cli.program import Program, ProgramError, load_program
+from penstock.cli.program import LoadedProgram, ProgramError, load_program
 from penstock.cli.saved_program import streams_of
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
@@ -99,7 +99,7 @@ def run(
         run_program(program, {**overrides, "bootstrap.servers": settings["bootstrap.servers"]}, until_end)
 
 
-def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool = False) -> None:
+def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end: bool = False) -> None:
     """Run the topologies of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
     configuration in its file."""
     if program.configured(overrides)["penstock.host"] == HostName.threads:
@@ -218,7 +218,7 @@ def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Itera
         yield StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
 
 
-def create_missing_topics(program: Program, config: StreamsConfig) -> None:
+def create_missing_topics(program: LoadedProgram, config: StreamsConfig) -> None:
     """Create the topics that the application names and reads or writes, as a broker for development does."""
     wanted: set[str] = set()
     for name, topology in program.topologies.items():

@@ -13,7 +13,7 @@ from rich.table import Table
 from penstock.cli.clients import ProgramOptions
 from penstock.cli.common import FAILED, AsJson, option_groups, out, print_json
 from penstock.cli.program import load_program
-from penstock.client.api import GroupMember
+from penstock.client.api import MemberDescription
 from penstock.errors import counted
 from penstock.host.threads.takeover import WATCH_SECONDS, Input, Takeover, plan_takeover, remove_dead_members
 from penstock.plan.topology import built_topology
@@ -58,7 +58,7 @@ def takeover(
         raise typer.Exit(FAILED)
 
 
-def _as_json(plan: Takeover, removed: Sequence[GroupMember]) -> dict[str, Any]:
+def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, Any]:
     group = plan.group
     return {
         "removed": _members(removed),
@@ -91,7 +91,7 @@ def taken_over(plan: Takeover) -> dict[str, Any]:
     }
 
 
-def _members(members: Sequence[GroupMember]) -> list[dict[str, str]]:
+def _members(members: Sequence[MemberDescription]) -> list[dict[str, str]]:
     return [{"member": one.member_id, "client": one.client_id, "host": one.host} for one in members]
 
 

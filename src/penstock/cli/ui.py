@@ -12,7 +12,7 @@ from penstock.application.comparison import Comparison
 from penstock.application.running_topology import Identity, RunningTopology
 from penstock.cli.clients import ProgramOptions
 from penstock.cli.common import option_groups
-from penstock.cli.program import Program, load_program
+from penstock.cli.program import LoadedProgram, load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
 from penstock.config import StreamsConfig
 from penstock.extras import load
@@ -79,7 +79,7 @@ class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
         ]
 
 
-def _watched(program: Program, config: StreamsConfig) -> _Watched | _WatchedTopologies:
+def _watched(program: LoadedProgram, config: StreamsConfig) -> _Watched | _WatchedTopologies:
     if not program.named_topologies:
         return _Watched(program.topology, config)
     streams = _WatchedTopologies(config)

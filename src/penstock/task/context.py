@@ -68,7 +68,7 @@ class Child(Protocol):
         ...
 
 
-class Node(Protocol):
+class ServedNode(Protocol):
     """What a context needs of the node that it serves."""
 
     name: str
@@ -138,7 +138,7 @@ class TaskContext:
         """Return the name of a node with the line of the program that created it, if that is known."""
         return f"{node}{made_at(self._node_lines.get(node))}"
 
-    def node_context(self, node: Node) -> ProcessorContext:
+    def node_context(self, node: ServedNode) -> ProcessorContext:
         """Return the context of `node`."""
         return NodeContext(self, node)
 
@@ -184,7 +184,7 @@ def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: 
 class NodeContext:
     """What one processor may ask of its task (implements ProcessorContext and EngineContext)."""
 
-    def __init__(self, task: TaskContext, node: Node) -> None:
+    def __init__(self, task: TaskContext, node: ServedNode) -> None:
         """Serve `node`."""
         self._task = task
         self._node = node

@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from penstock.client.api import EpochPosition
 from penstock.client.failures import Right
-from penstock.client.sockets.cluster import Cluster, Node
+from penstock.client.sockets.cluster import BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
@@ -38,7 +38,7 @@ def truncated(
 def _truncated(
     cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
 ) -> dict[TopicPartition, EpochPosition]:
-    by_leader: dict[Node, dict[str, list[Message]]] = {}
+    by_leader: dict[BrokerNode, dict[str, list[Message]]] = {}
     known: dict[TopicPartition, Message] = {}
     for topic in sorted({partition.topic for partition in positions}):
         known.update(cluster.partitions(_DOING, topic))
