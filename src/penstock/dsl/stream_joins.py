@@ -290,6 +290,7 @@ class StreamJoins(Shell, Generic[K, V]):
         left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
         right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
         provider, name = self._graph.names, options.name
+        # Each generated name counts up, so names are taken in the order of Kafka Streams: changelog topics have them.
         this_windowed = provider.suffixed_name(name, "-this-windowed", names.STREAM_WINDOWED)
         other_windowed = provider.suffixed_name(name, "-other-windowed", names.STREAM_WINDOWED)
         this_prefix = names.STREAM_OUTER_THIS if type.keeps_right else names.STREAM_JOIN_THIS

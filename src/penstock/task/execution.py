@@ -144,7 +144,7 @@ class Execution:
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
         able = column_nodes(topology, errors) if column_by_column else frozenset()
         self._plans = {entry.name: column_plan(entry, topology, able, errors) for entry in entries}
-        without = able - using_headers(topology, task.stores)
+        without = able - using_headers(topology, task.stores.own)
         self._plans_for_headers = self._plans
         if without != able:
             self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}

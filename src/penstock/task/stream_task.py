@@ -28,7 +28,7 @@ from penstock.record import NO_METADATA, PartitionBatch, Record, RecordBatch, To
 from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.record_cache import RecordCache
 from penstock.task.batch_tracing import BatchTrace
-from penstock.task.context import NodeContext, TaskContext
+from penstock.task.context import NodeContext, TaskContext, TaskStores
 from penstock.task.environment import TaskEnvironment
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
@@ -120,8 +120,7 @@ class StreamTask:
             environment.change_log,
             environment.spilled,
         )
-        self._context.stores = self._state.stores
-        self._context.global_stores = environment.global_stores
+        self._context.stores = TaskStores(self._state.stores, environment.global_stores)
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
         self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
