@@ -26,19 +26,14 @@ DataDir = Annotated[
 
 @dataclass(frozen=True)
 class EmbeddedBrokerOptions:
-    """The options of a command that starts an embedded broker for a program without brokers."""
+    """The options of an embedded broker."""
 
     port: Port = DEFAULT_PORT
     data_dir: DataDir = None
 
     def directory(self, config: StreamsConfig) -> Path:
-        """Return the directory of the broker's data. config: of the program."""
-        return self.data_dir or default_data_directory(config)
-
-
-def default_data_directory(config: StreamsConfig) -> Path:
-    """Return the default data directory of the embedded broker: <state.dir>/broker."""
-    return Path(config["state.dir"]) / "broker"
+        """Return the directory of the broker's data, by default <state.dir>/broker."""
+        return self.data_dir or Path(config["state.dir"]) / "broker"
 
 
 def broker(
@@ -72,7 +67,7 @@ def broker(
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
     if verbose:
         set_verbose(True)
-    directory = data_dir or default_data_directory(StreamsConfig())
+    directory = EmbeddedBrokerOptions(port, data_dir).directory(StreamsConfig())
 
     def ready(address: str, registry_url: str | None) -> None:
         err.print(f"Listening at {address}; data in {directory}. Ctrl-C stops it.")
