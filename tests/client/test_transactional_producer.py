@@ -18,7 +18,7 @@ from penstock.client.confluent import (
     transactional_producer,
     transactions,
 )
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.client.confluent.transactions import group_metadata
 from penstock.client.sockets.offsets import TransactionOffsets
 from penstock.config import StreamsConfig
@@ -310,7 +310,7 @@ class _RefusingClient(_StuckClient):
 
 
 def test_a_commit_does_not_wait_for_the_records_behind_one_that_brokers_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    def initialized(connection: Connection, *_: object) -> _RefusingClient:
+    def initialized(connection: ClientConnection, *_: object) -> _RefusingClient:
         return _RefusingClient(connection.settings["on_delivery"])
 
     monkeypatch.setattr(transactions, "initialized", initialized)
@@ -339,7 +339,7 @@ class _LateClient(_RefusingClient):
 def test_a_record_that_is_refused_is_the_cause_though_those_behind_it_are_reported_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def initialized(connection: Connection, *_: object) -> _LateClient:
+    def initialized(connection: ClientConnection, *_: object) -> _LateClient:
         return _LateClient(connection.settings["on_delivery"])
 
     monkeypatch.setattr(transactions, "initialized", initialized)

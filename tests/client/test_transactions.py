@@ -20,7 +20,7 @@ from penstock.client.api import NewTopic
 from penstock.client.confluent import transactions
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.at_least_once import AtLeastOnceWriter
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.refusals import RefusedRecord
 from penstock.client.confluent.transactions import (
@@ -376,9 +376,9 @@ def test_a_producer_that_does_not_answer_is_abandoned_and_what_it_does_later_is_
 def test_a_coordinator_that_answers_late_or_never_gets_new_producers_with_more_time_as_soon_as_brokers_accept_one(
     unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    initialized, connections = transactions.initialized, list[Connection]()
+    initialized, connections = transactions.initialized, list[ClientConnection]()
 
-    def away_for_the_second(connection: Connection, *arguments: Any) -> Producer:
+    def away_for_the_second(connection: ClientConnection, *arguments: Any) -> Producer:
         connections.append(connection)
         if len(connections) == 2:
             raise BrokerNotFoundError("away")

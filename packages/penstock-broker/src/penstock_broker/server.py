@@ -153,13 +153,7 @@ async def _serve(config: BrokerConfig, on_ready: Ready, input: Input) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
-    try:
-        topics = TopicRegistry(config, store, SystemClock())
-    except OSError as error:
-        raise BrokerError(
-            f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
-            "writable"
-        ) from error
+    topics = _opened_topics(config, store)
     connections = Connections(config)
     state: BrokerState | None = None
     apis = dict(APIS)
@@ -200,6 +194,16 @@ async def _serve(config: BrokerConfig, on_ready: Ready, input: Input) -> None:
     finally:
         topics.close()
         store.close()
+
+
+def _opened_topics(config: BrokerConfig, store: MetadataStore) -> TopicRegistry:
+    try:
+        return TopicRegistry(config, store, SystemClock())
+    except OSError as error:
+        raise BrokerError(
+            f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
+            "writable"
+        ) from error
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as Position
 
 from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused, RefusedOutputError
 from penstock.client.confluent.batch_producer import Deliveries
-from penstock.client.confluent.connection import Connection, apart, drained
+from penstock.client.confluent.connection import ClientConnection, apart, drained
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
 from penstock.client.confluent.sending import partition_of, send_accepted
@@ -85,7 +85,7 @@ class ConfluentTransactionalProducer:
         settings = client_settings(config, PRODUCER, forced, defaults)
         self._time = TransactionTimeout(int(settings["transaction.timeout.ms"]))
         self._pace = Pace()
-        self._connection = Connection(settings, timeout_ms)
+        self._connection = ClientConnection(settings, timeout_ms)
         self._settings = self._connection.settings
         self._refusals = Refusals()
         self._time_zero = TransactionalTimeZero(config, timeout_ms, transactional_id, self._deliveries.written)

@@ -32,7 +32,7 @@ from confluent_kafka import TopicPartition as Position
 from penstock.background import in_background
 from penstock.client.api import GroupCommit, GroupIdentity, OnRefused
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, apart, is_forbidden, passing
+from penstock.client.confluent.connection import RETRY_SECONDS, ClientConnection, apart, is_forbidden, passing
 from penstock.client.confluent.pace import TIMED_OUT, Pace, TransactionTimeout, drained_while_taken
 from penstock.client.confluent.refusals import (
     MOST_REFUSED,
@@ -88,7 +88,7 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
     `transactional_id`, BrokerNotFoundError, and KafkaError for any other trouble.
     """
     forced = {"transactional.id": transactional_id}
-    connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
+    connection = ClientConnection(client_settings(config, PRODUCER, forced), timeout_ms)
     producer = connection.make(Producer)
     connection.serve = producer.poll
 
@@ -163,8 +163,8 @@ class TransactionalWriter:
         self._time: TransactionTimeout | None = None
         self._pace = Pace()
         self._began = 0.0
-        self._producer: tuple[Connection, Producer] | None = None
-        self._reader: tuple[Connection, Consumer] | None = None
+        self._producer: tuple[ClientConnection, Producer] | None = None
+        self._reader: tuple[ClientConnection, Consumer] | None = None
         self._offsets: TransactionOffsets | None = None
         self._admin: ConfluentAdmin | None = None
 
@@ -256,7 +256,7 @@ class TransactionalWriter:
             refusals += len(refused)
             left = replaced(left, refused, on_refused)
 
-    def _gets_longer(self, connection: Connection, producer: Producer, error: Code) -> bool:
+    def _gets_longer(self, connection: ClientConnection, producer: Producer, error: Code) -> bool:
         """Return whether brokers have taken records too slowly for the transaction, and the next one has more time:
         that is no failure. They answer as if another producer had fenced this one where they have ended it."""
         assert self._time is not None
@@ -310,7 +310,7 @@ class TransactionalWriter:
         named = next(iter([*written, *(each.topic for each in output if each.topic in error.str())]), None)
         return Right("READ", "topic", self._marker.topic) if named is None else Right("WRITE", "topic", named)
 
-    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
+    def _ready(self, one_by_one: bool) -> tuple[ClientConnection, Producer]:
         """Return a producer that has fenced all earlier ones, perhaps one of an earlier epoch; a new one sends records
         `one_by_one` if requested."""
         if self._producer is None:
@@ -322,7 +322,7 @@ class TransactionalWriter:
             }
             settings = self._time_zero.settings(client_settings(self._config, PRODUCER, forced, HURRIED))
             self._time = self._time or TransactionTimeout(int(settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
-            connection = Connection(settings, self._timeout_ms)
+            connection = ClientConnection(settings, self._timeout_ms)
             producer = initialized_within(self._time, connection, self._transactional_id, *self._rights)
             self._time_zero.continue_with(producer, connection.timeout)
             self._producer = connection, producer
@@ -379,12 +379,12 @@ class TransactionalWriter:
                 if time.monotonic() >= deadline:
                     raise
 
-    def _open_reader(self) -> tuple[Connection, Consumer]:
+    def _open_reader(self) -> tuple[ClientConnection, Consumer]:
         if self._reader is None:
             # read_committed makes librdkafka ask for stable offsets, so it waits for a commit in progress.
             forced = {"group.id": self._group, "isolation.level": "read_committed"}
             timeout_ms = min(self._timeout_ms, _COORDINATOR_TIMEOUT_MS)
-            connection = Connection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
+            connection = ClientConnection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
             reader = connection.make(Consumer)
             connection.serve_events_of(reader)
             self._reader = connection, reader
@@ -392,7 +392,7 @@ class TransactionalWriter:
 
     def _transaction(
         self,
-        connection: Connection,
+        connection: ClientConnection,
         producer: Producer,
         epoch: int,
         metadata: str,
@@ -417,14 +417,14 @@ class TransactionalWriter:
         self._time.committed(time.monotonic() - self._began)
 
     def _send_offsets(
-        self, connection: Connection, producer: Producer, offsets: list[Position], group: object, patience: float
+        self, connection: ClientConnection, producer: Producer, offsets: list[Position], group: object, patience: float
     ) -> None:
         send = partial(producer.send_offsets_to_transaction, offsets, group, connection.timeout)
         throttled = partial(_throttled_until, connection, producer)
         returning(patience, lambda: until(connection.timeout, send), throttled)
 
     def _commit_group(
-        self, connection: Connection, producer: Producer, group_commit: GroupCommit, patience: float
+        self, connection: ClientConnection, producer: Producer, group_commit: GroupCommit, patience: float
     ) -> None:
         """Make the group part of the transaction, then commit the offsets again with their texts as they are."""
         nobody = GroupIdentity(group_commit.group, -1, "")
@@ -445,7 +445,7 @@ class TransactionalWriter:
         if group.members or group.state not in ("Empty", "Dead"):
             raise has_members(group_commit.group)
 
-    def _wait_for_reports(self, connection: Connection, producer: Producer) -> None:
+    def _wait_for_reports(self, connection: ClientConnection, producer: Producer) -> None:
         """Wait until the brokers have accepted every record or refused one."""
         remaining = drained_while_taken(connection, producer, lambda: len(self._reports) > 0)
         if remaining and not self._reports:
@@ -457,7 +457,7 @@ class TransactionalWriter:
 
 
 def initialized_within(
-    timeout: TransactionTimeout, connection: Connection, transactional_id: str, *rights: Right
+    timeout: TransactionTimeout, connection: ClientConnection, transactional_id: str, *rights: Right
 ) -> Producer:
     """As `initialized`, of a producer whose transactions may take `timeout`, or less where brokers refuse so much."""
     while True:
@@ -471,7 +471,7 @@ def initialized_within(
                 raise
 
 
-def initialized(connection: Connection, transactional_id: str, *rights: Right) -> Producer:
+def initialized(connection: ClientConnection, transactional_id: str, *rights: Right) -> Producer:
     """Return a producer that has fenced all earlier ones of `transactional_id`. rights: those that it needs.
 
     While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks
@@ -549,7 +549,7 @@ def returning(seconds: float, step: Callable[[], object], throttled_until: Calla
         del future  # it has the error, whose frames have it: a reference cycle
 
 
-def _throttled_until(connection: Connection, producer: Producer) -> float:
+def _throttled_until(connection: ClientConnection, producer: Producer) -> float:
     producer.poll(0)
     return connection.throttled_until
 

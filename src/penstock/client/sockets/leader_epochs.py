@@ -8,7 +8,7 @@ from typing import Final
 
 from penstock.client.api import EpochPosition
 from penstock.client.failures import Right
-from penstock.client.sockets.cluster import Cluster, Node
+from penstock.client.sockets.cluster import BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
@@ -37,7 +37,7 @@ def truncated(
 def _truncated(
     cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
 ) -> dict[TopicPartition, EpochPosition]:
-    by_leader: dict[Node, dict[str, list[Message]]] = {}
+    by_leader: dict[BrokerNode, dict[str, list[Message]]] = {}
     known: dict[TopicPartition, Message] = {}
     for topic in sorted({partition.topic for partition in positions}):
         known.update(cluster.partitions(_DOING, topic))

@@ -13,7 +13,7 @@ from typing import Final
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER
-from penstock.client.sockets.cluster import GROUP, Cluster, Node
+from penstock.client.sockets.cluster import GROUP, BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.config import StreamsConfig
@@ -139,7 +139,7 @@ class TransactionOffsets:
         self._cluster = Cluster(config, timeout_ms, PRODUCER)
         self._transactional_id = transactional_id
         self._producer: tuple[int, int] | None = None
-        self._node: Node | None = None
+        self._node: BrokerNode | None = None
 
     def forget(self) -> None:
         """Take that the other client may have another producer id or epoch now."""

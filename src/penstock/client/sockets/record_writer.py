@@ -12,7 +12,7 @@ from typing import Final
 
 from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import PRODUCER
-from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
+from penstock.client.sockets.cluster import TRANSACTION, BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.transactions import INIT_PRODUCER_ID
 from penstock.config import StreamsConfig
@@ -53,7 +53,7 @@ class RecordWriter:
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
-        self._leaders: dict[TopicPartition, Node] = {}
+        self._leaders: dict[TopicPartition, BrokerNode] = {}
 
     @property
     def has_written(self) -> bool:

@@ -10,8 +10,8 @@ from typing import TypeVar
 from penstock.host.crashpoints import crash_point
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.figures import InstanceFigures
-from penstock.host.threads.hosted_application import HostedApplication
 from penstock.host.threads.input_consumer import InputConsumer
+from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import Output
 from penstock.host.threads.task_threads import TaskThreads
@@ -43,7 +43,7 @@ class ActionDispatcher:
         output: Output,
         membership: Membership,
         workers: TaskThreads,
-        application: HostedApplication,
+        application: InstanceApplication,
         figures: InstanceFigures,
         clocks: Clocks,
         post: Post,

@@ -39,9 +39,9 @@ from penstock.host.threads.fetch_bounds import consumer_bounds, limits
 from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import max_poll_interval_ms
-from penstock.host.threads.hosted_application import HostedApplication
 from penstock.host.threads.input_consumer import InputConsumer
 from penstock.host.threads.instance import Instance
+from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.keys import commit_interval_ms
 from penstock.host.threads.membership import Membership, Post
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
@@ -149,7 +149,7 @@ class InstanceAssembly:
         self._application_id = str(config.required("application.id"))
         self._ends: Mapping[TopicPartition, int] = {}
 
-    def build(self, layout: Layout, admin: Admin, application: HostedApplication, opened: ExitStack) -> InstanceParts:
+    def build(self, layout: Layout, admin: Admin, application: InstanceApplication, opened: ExitStack) -> InstanceParts:
         """Return the parts of an instance; `opened` closes them, the last one first."""
         if self._options.until_end:
             self._ends = planned_ends(layout, admin, self._ends)

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER
-from penstock.client.sockets.cluster import GROUP, Cluster, Node
+from penstock.client.sockets.cluster import GROUP, BrokerNode, Cluster
 from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
@@ -100,7 +100,7 @@ class GroupMembership:
         self._commit_seconds = max(_LEAST_COMMIT_SECONDS, config["task.timeout.ms"] / 1000)
         self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
         self._commit_cluster = Cluster(config, TIMEOUT_MS, CONSUMER)
-        self._commit_node: Node | None = None
+        self._commit_node: BrokerNode | None = None
         self._commit_thread = threading.Thread(target=self._run_commits, name="penstock-commits", daemon=True)
         self._closed = threading.Event()
 

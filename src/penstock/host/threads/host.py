@@ -27,7 +27,7 @@ from penstock.host.threads.assembly import HostOptions, InstanceAssembly, Instan
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.figures import InstanceFigures, progress_line
-from penstock.host.threads.hosted_application import HostedApplication
+from penstock.host.threads.instance_application import InstanceApplication
 from penstock.host.threads.keys import check_group_protocol, check_keys
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.preparing import checked_layout, refused_change
@@ -234,7 +234,7 @@ class ThreadsHost:
             layout = checked_layout(self._built, self._config, admin)
             self._rebalancing.clear()
             watch = TopicWatch(self._built, self._config, own_topics(self._built))
-            application = HostedApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))
+            application = InstanceApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))
             parts = self._parts = self._assembly.build(layout, admin, application, opened)
             if self._paused:
                 parts.polling.post(v.PauseRequested())

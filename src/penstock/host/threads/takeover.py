@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from penstock.client.api import Admin, Fetcher, GroupDescription, GroupMember, OffsetAndMetadata
+from penstock.client.api import Admin, Fetcher, GroupDescription, MemberDescription, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
@@ -114,7 +114,7 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         return _Inspection(layout, topics, admin, fetcher, committed).completed(found, others)
 
 
-def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[GroupMember, ...]:
+def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[MemberDescription, ...]:
     """Remove the members of the group of an application that has ended, and return them.
 
     The caller asserts that the application has ended: brokers do not tell when a member sent its last heartbeat. One
@@ -165,7 +165,7 @@ def members_in_the_way(group: GroupDescription) -> Iterator[str]:
         )
 
 
-def _clients(members: Iterable[GroupMember]) -> str:
+def _clients(members: Iterable[MemberDescription]) -> str:
     return ", ".join(sorted({f"{member.client_id} at {member.host}" for member in members}))
 
 

@@ -21,7 +21,7 @@ from penstock_broker.groups.consumer.group import FIRST_COMMIT_WITH_EPOCHS, Cons
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
-from penstock_broker.groups.group_log import GroupLog, StoredRecord
+from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord
 from penstock_broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.groups.timers import Timers
@@ -66,7 +66,7 @@ class GroupCoordinator:
 
     def _load(self) -> None:
         stored = self._context.log.read()
-        by_kind: dict[RecordKind, list[StoredRecord]] = {kind: [] for kind in RecordKind}
+        by_kind: dict[RecordKind, list[StoredGroupRecord]] = {kind: [] for kind in RecordKind}
         for each in stored.records:
             by_kind[each.record.kind].append(each)
         self.offsets.load(by_kind[RecordKind.OFFSET_COMMIT], stored.pending)

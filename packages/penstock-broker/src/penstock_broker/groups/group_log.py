@@ -28,7 +28,7 @@ from penstock_broker.wire.primitives import MalformedMessageError
 _log = logging.getLogger(__name__)
 
 
-class StoredRecord(NamedTuple):
+class StoredGroupRecord(NamedTuple):
     """The latest record of its key, and its offset in the topic."""
 
     offset: int
@@ -43,8 +43,8 @@ class StoredGroups(NamedTuple):
         pending: records of transactions that have not ended, by producer id.
     """
 
-    records: list[StoredRecord]
-    pending: Mapping[int, list[StoredRecord]]
+    records: list[StoredGroupRecord]
+    pending: Mapping[int, list[StoredGroupRecord]]
 
 
 class _State:
@@ -155,8 +155,8 @@ def offset_record(group: str, topic: str, partition: int, value: Mapping[str, ob
     return GroupRecord(RecordKind.OFFSET_COMMIT, key, None if value is None else dict(value))
 
 
-def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:
-    found: list[StoredRecord] = []
+def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredGroupRecord]:
+    found: list[StoredGroupRecord] = []
     for key, (offset, value) in sorted(values.items(), key=lambda item: item[1][0]):
         try:
             record = decode_record(key, value)
@@ -168,5 +168,5 @@ def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:
         if record is None:
             _log.warning("%s-0: the record at offset %d is of an unknown kind and has no effect", OFFSETS_TOPIC, offset)
         else:
-            found.append(StoredRecord(offset, record))
+            found.append(StoredGroupRecord(offset, record))
     return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from penstock_broker.groups.group_log import GroupLog, StoredRecord, offset_record
+from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord, offset_record
 from penstock_broker.groups.schemas import GroupRecord
 from penstock_broker.wire.codec import Message
 
@@ -57,7 +57,7 @@ class OffsetStore:
         self._committed: _Offsets = {}
         self._pending: dict[int, _Offsets] = {}
 
-    def load(self, records: Iterable[StoredRecord], pending: Mapping[int, list[StoredRecord]]) -> None:
+    def load(self, records: Iterable[StoredGroupRecord], pending: Mapping[int, list[StoredGroupRecord]]) -> None:
         """Load committed offsets, and those of open transactions by producer id, at startup."""
         for stored in records:
             _put(self._committed, stored)
@@ -210,7 +210,7 @@ def _numbered(offsets: Mapping[TopicPartition, CommittedOffset], first: int) -> 
     }
 
 
-def _put(offsets: _Offsets, stored: StoredRecord) -> None:
+def _put(offsets: _Offsets, stored: StoredGroupRecord) -> None:
     key, value = stored.record.key, stored.record.value
     assert value is not None  # the log returns only keys with a value
     offsets.setdefault(key["group"], {})[key["topic"], key["partition"]] = CommittedOffset(

@@ -14,7 +14,7 @@ from penstock.host.threads.workers.worker_process import WorkerDiedError
 _log = logging.getLogger(__name__)
 
 
-class HostedApplication:
+class InstanceApplication:
     """Tells the application, by its listener.
 
     Args:

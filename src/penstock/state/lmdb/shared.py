@@ -25,7 +25,10 @@ import lmdb
 
 from penstock.errors import ProcessorStateError
 from penstock.private_files import FILE_MODE, private_directory
-from penstock.state.lmdb import DAMAGED, STAMP, LmdbEntries, LmdbSnapshot, opened_or_empty
+from penstock.state.lmdb.entries import LmdbEntries
+from penstock.state.lmdb.environment import DAMAGED, opened_or_empty
+from penstock.state.lmdb.reader import STAMP
+from penstock.state.lmdb.snapshot import LmdbSnapshot
 
 MAP_BYTES: Final = 1 << 40
 _MAX_DATABASES: Final = 8192
