@@ -19,14 +19,14 @@ PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --d
 
 # The parts of `make quick`, one for each building: tests in this process, without a JVM and mostly without a broker.
 core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/otel tests/plan tests/processor tests/serdes tests/state \
-  tests/task $(filter-out tests/test_log_limits.py,$(wildcard tests/test_*.py))
-broker := tests/broker tests/wire
+  tests/task $(wildcard tests/test_*.py)
+broker := tests/broker
 threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
 tools := tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
 # Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
-LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py test_process.py test_quotas.py) \
+LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
   tests/broker/test_transactions.py tests/task/test_taking_turns.py \
-  $(addprefix tests/host/threads/,simulation test_driver.py test_group.py test_group_simulation.py test_simulation.py test_workers.py)
+  $(addprefix tests/host/threads/,simulation test_host.py test_group.py test_group_simulation.py test_simulation.py test_workers.py)
 
 quick: ## run 4,000 fast tests in about a minute; BUILDING=core, broker, threads or tools runs a part of them
 	@./scripts/bootstrap.sh --no-java

@@ -14,9 +14,9 @@ from penstock_broker.groups.assignment import Assignment, as_assignment
 from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE, HeartbeatRequest, check_request
 from penstock_broker.wire.codec import Message
 from penstock_broker.wire.error_codes import ErrorCode
+from tests.broker.groups.classic.test_group import Client as ClassicClient
+from tests.broker.groups.classic.test_group import code_of
 from tests.broker.groups.support import DAY_MS, GroupBroker
-from tests.broker.groups.test_classic import Client as ClassicClient
-from tests.broker.groups.test_classic import code_of
 
 SESSION_MS = 45_000
 REBALANCE_MS = 20_000
