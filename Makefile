@@ -1,9 +1,11 @@
 # `make help` lists the targets. Everything runs in .venv, which scripts/bootstrap.sh makes when it is missing or out of date.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from lock bootstrap clean
+.PHONY: help demo quick test test-slow ci lint docs linkcheck crash chaos soak matrix benchmarks coverage metrics configuration errors api api-tables commands coming-from schemas news release-notes lock sbom bootstrap clean
 BIN := .venv/bin
 # Slow tests start a JVM or a group of processes each: a fourth beside them only makes the others wait.
-JOBS ?= $(if $(filter test-slow,$@),3,4)
+jobs-test-slow := 3
+jobs-quick := 2
+JOBS ?= $(or $(jobs-$@),4)
 # Tests start hundreds of Python processes: with byte code on disk, each need not compile the package again.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -15,11 +17,31 @@ demo: bootstrap ## count the words of a real text on Spark, and watch the counts
 
 PYTEST = PENSTOCK_BROKERS=$(BROKERS) exec $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup --max-worker-restart 0
 
+# The parts of `make quick`, one for each building: tests in this process, without a JVM and mostly without a broker.
+core := tests/application tests/config tests/dsl tests/kip28 tests/metrics tests/otel tests/plan tests/processor tests/serdes tests/state \
+  tests/task $(wildcard tests/test_*.py)
+broker := tests/broker
+threads := tests/host/commits tests/host/deployment tests/host/measuring tests/host/storage tests/host/supervision tests/host/threads
+tools := tests/docs/test_contributing.py tests/docs/test_snippets.py tests/packaging tests/scripts
+# Processes, simulations and waits for time-outs are too slow for it; `make test` runs them.
+LATER := $(addprefix tests/broker/,groups/test_simulation.py test_bounds.py test_fuzz.py test_power.py common/test_log_limits.py test_process.py test_quotas.py) \
+  tests/broker/test_transactions.py tests/task/test_taking_turns.py \
+  $(addprefix tests/host/threads/,simulation test_host.py test_group.py test_group_simulation.py test_simulation.py test_workers.py)
+
+quick: ## run 4,000 fast tests in about a minute; BUILDING=core, broker, threads or tools runs a part of them
+	@./scripts/bootstrap.sh --no-java
+	@PENSTOCK_EXAMPLES=20 exec $(BIN)/python -m pytest -n $(JOBS) -q \
+	  -m "not kafka and not crash and not packaging and not slow and not spark and not broker" \
+	  $(addprefix --ignore=,$(LATER)) $(foreach part,$(or $(BUILDING),core broker threads tools),$($(part))) $(ARGS)
+
 test: bootstrap ## run the tests that need no real Kafka, no other package, no kill and not much time
 	@$(PYTEST) -m "not kafka and not crash and not packaging and not slow" $(ARGS)
 
 test-slow: bootstrap ## run the others: on a real Kafka, of the wheel, of the oldest Spark, the slow ones and a seeded sample of the crash tests
 	@$(PYTEST) -m "(kafka or crash or packaging or slow) and not long" $(ARGS)
+
+ci: ## run .ci/run, which a change must pass: test, test-slow, lint and docs
+	@exec ./.ci/run
 
 lint: ## ruff, mypy, pyright and the contract of the layers
 	@./scripts/bootstrap.sh --no-java
@@ -75,9 +97,25 @@ commands: bootstrap ## write docs/commands-reference.md: all commands, from thei
 coming-from: bootstrap ## write the tables of docs/coming-from for Faust, Quix Streams and Spark
 	@exec $(BIN)/python scripts/coming_from.py
 
+schemas: bootstrap ## write the schemas of Kafka's messages and its error codes, from its jar
+	@PYTHONPATH=. exec $(BIN)/python scripts/wire_schemas.py $(ARGS)
+
 lock: ## resolve the dependencies again into requirements.lock (needs uv)
-	uv pip compile --quiet --universal --generate-hashes --extra dev --python-version 3.11 --no-emit-index-url --no-emit-package penstock-broker \
+	uv pip compile --quiet --universal --generate-hashes --all-extras --group dev --python-version 3.11 --no-emit-index-url --no-emit-package penstock-broker \
 	  --custom-compile-command "make lock" --upgrade pyproject.toml -o requirements.lock
+
+sbom: ## write build/sbom.json, all packages of requirements.lock as CycloneDX (needs uv)
+	@mkdir -p build
+	uvx --from 'cyclonedx-bom>=7,<8' cyclonedx-py requirements --pyproject pyproject.toml --mc-type library --output-reproducible \
+	  -o build/sbom.json requirements.lock
+
+news: ## show the release notes so far, from the fragments in news/
+	@./scripts/bootstrap.sh --no-java
+	@exec $(BIN)/towncrier build --draft
+
+release-notes: ## move the fragments in news/ into CHANGELOG.md, under the version of the package
+	@./scripts/bootstrap.sh --no-java
+	@exec $(BIN)/towncrier build --yes
 
 bootstrap:
 	@./scripts/bootstrap.sh

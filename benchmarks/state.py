@@ -41,7 +41,7 @@ from penstock.host.spark.worker.bases import task_directory
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.stage import prepare_worker
 from penstock.host.spark.worker.task_epoch import TaskEpoch
-from penstock.host.spark.worker.task_state import TaskState
+from penstock.host.spark.worker.task_state import EpochTaskState
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, RecordBatch
 from penstock.state.segment_log import log_from_json, path
@@ -135,7 +135,7 @@ class _Task:
     def restore(self) -> None:
         """Bring a new base to the head, as the next epoch would."""
         self._epoch += 1
-        TaskState(self._description, self._checkpoint, self._id, self._control()).close()
+        EpochTaskState(self._description, self._checkpoint, self._id, self._control()).close()
 
     def _control(self) -> TaskControl:
         return TaskControl(self._epoch, self._epoch, self._entry)

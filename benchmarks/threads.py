@@ -404,7 +404,7 @@ def _imports(contestant: Contestant, broker: Broker, options: Options) -> tuple[
         ended = os.times()
         return ended.children_user + ended.children_system - began.children_user - began.children_system
 
-    code = "from penstock import KafkaStreams, StreamsBuilder, Serdes; import penstock.host.threads.driver"
+    code = "from penstock import KafkaStreams, StreamsBuilder, Serdes; import penstock.host.threads.host"
     took = min(seconds(code) for _ in range(_IMPORTS)) - min(seconds("pass") for _ in range(_IMPORTS))
     return f"{took:.2f} CPU s", {"cpu_seconds": took}
 

@@ -7,6 +7,7 @@ build reads no network.
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -14,6 +15,7 @@ sys.path[:0] = [str(ROOT / "src"), str(ROOT / "docs" / "extensions")]  # the pac
 
 project = "Penstock"
 author = "The Penstock maintainers"
+version = release = import_module("penstock").__version__  # of the commit or tag that is checked out
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "public_api", "llms_txt"]
 root_doc = "docs/index"
@@ -53,7 +55,7 @@ linkcheck_ignore = [r"https?://(localhost|127\.0\.0\.1)(:\d+)?(/.*)?"]  # of an 
 linkcheck_timeout, linkcheck_retries = 20, 2  # seconds
 
 html_theme = "furo"
-html_title = "Penstock"
+html_title = f"Penstock {release}"  # readers of an old version see which one it is
 html_sourcelink_suffix = ""  # so that links between the Markdown files of the site work
 html_static_path = ["static"]
 html_css_files = ["site.css"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from penstock.ui import schema
+from penstock.ui import openapi, schema
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGE: Final = ROOT / "docs" / "ui-api.md"
@@ -65,7 +65,7 @@ def answer(name: str, described: Mapping[str, Any]) -> Iterator[str]:
 
 def reference() -> Iterator[str]:
     """Yield the lines of the reference."""
-    schemas = schema.document()["components"]["schemas"]
+    schemas = openapi.document()["components"]["schemas"]
     yield from ("## Addresses", "")
     yield from addresses()
     yield from ("## Answers", "")

@@ -23,13 +23,20 @@ atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 
 execution.FEWEST_ROWS = 0  # batches of tests are small, and columns are to be tested; test_execution tests the bound
 
-settings.register_profile("of-a-run", deadline=None, derandomize=FIXED)  # no test depends on how long something takes
+EXAMPLES = int(os.environ.get("PENSTOCK_EXAMPLES", "100"))
+"""How many examples Hypothesis draws for a test that names no number; `make quick` takes fewer."""
+
+# No test depends on how long something takes.
+settings.register_profile("of-a-run", deadline=None, derandomize=FIXED, max_examples=EXAMPLES)
 settings.load_profile("of-a-run")
 
 # A shell has its background jobs ignore Ctrl-C, and so would the programs that tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+BROKERS = frozenset(("broker", "embedded_broker", "real_kafka", "real_kafka_cluster"))
+"""Fixtures of brokers in processes of their own."""
 
 LONG = ("crash", "packaging", "slow")
 """Marks of tests that take long, those of the longest first."""
@@ -40,6 +47,12 @@ def _length(item: pytest.Item) -> tuple[float, int]:
     timeout = item.get_closest_marker("timeout")
     place = next((place for place, mark in enumerate(LONG) if item.get_closest_marker(mark)), len(LONG))
     return -(timeout.args[0] if timeout else 0), place
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark a test that asks for a broker in a process of its own, which `make quick` leaves out."""
+    if not BROKERS.isdisjoint(getattr(item, "fixturenames", ())):
+        item.add_marker("broker")
 
 
 @pytest.hookimpl(trylast=True)

@@ -9,8 +9,11 @@ from penstock import KafkaStreams, Topology, extras
 from penstock.config import StreamsConfig
 from penstock.errors import ConfigError
 from penstock.host.open import check_host
+from penstock.host.storage.files import Files
+from penstock.serdes.columns import arrow
 from penstock_broker.config import BrokerConfig
-from penstock_broker.errors import BrokerError
+from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.groups import patterns
 from penstock_broker.server import run
 from tests.test_streams import CONFIG, TestHost
 
@@ -20,6 +23,30 @@ def test_a_package_that_is_missing_is_named_with_the_extra_that_brings_it(monkey
     missing = ModuleNotFoundError("No module named 'rocksdict'", name="rocksdict")
     said = extras.what_is_missing(missing)
     assert said == "the package rocksdict, which is not installed: pip install 'penstock-streams[rocksdb]'."
+
+
+def test_tables_and_files_name_the_extra_that_brings_arrow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delitem(sys.modules, "pyarrow", raising=False)
+    monkeypatch.setattr(extras, "import_module", missing)
+    with pytest.raises(
+        ConfigError, match=r"^Work on columns needs the package pyarrow, .*'penstock-streams\[arrow\]'\.$"
+    ):
+        arrow()
+    with pytest.raises(
+        ConfigError, match=r"^A directory of checkpoints, savepoints or snapshots needs .*\[arrow\]'\.$"
+    ):
+        Files(str(tmp_path))
+
+
+def missing(module: str) -> None:
+    raise ModuleNotFoundError(f"No module named {module!r}", name=module.partition(".")[0])
+
+
+def test_the_broker_names_its_extra_where_patterns_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patterns, "import_module", missing)
+    patterns._arrow.cache_clear()
+    with pytest.raises(ApiError, match=r"pip install 'penstock-broker\[regex\]'"):
+        patterns.check_pattern("a.*")
 
 
 def test_a_package_that_is_too_old_is_not_called_missing(monkeypatch: pytest.MonkeyPatch) -> None:

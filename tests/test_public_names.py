@@ -39,7 +39,7 @@ def test_writing_and_testing_a_topology_needs_neither_spark_nor_a_client() -> No
 def test_the_threads_host_loads_no_arrow() -> None:
     """It takes 40 MB, and is loaded for large columns, and for snapshots on another file system."""
     as_installed = "import sys; sys.modules['hypothesis'] = sys.modules['pandas'] = None"  # as they may import Arrow
-    loaded = loaded_by(f"{as_installed}\nimport penstock.host.threads.driver, penstock.host.threads.workers.worker")
+    loaded = loaded_by(f"{as_installed}\nimport penstock.host.threads.host, penstock.host.threads.workers.worker")
     assert not {"pyarrow", "pyspark", "polars", "duckdb", "starlette"} & loaded
 
 

@@ -34,7 +34,7 @@ from benchmarks.topics import PARTITIONS, client_config
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.client.confluent.producer import ConfluentProducer
-from penstock.host.spark.planner.quota import Limits, first_quota, next_quota, positions_within
+from penstock.host.spark.planner.quota import QuotaLimits, first_quota, next_quota, positions_within
 from penstock.plan.partitioning import partition_for
 from penstock.record import TopicPartition
 
@@ -70,7 +70,7 @@ class LineReader(DataSourceStreamReader):
         self._bootstrap = options["bootstrap"]
         self._topic = options["topic"]
         self._lines = int(options["lines"])
-        self._limits = Limits(max(self._lines * _LINE_BYTES // _BATCHES, _LINE_BYTES), _TARGET_MS)
+        self._limits = QuotaLimits(max(self._lines * _LINE_BYTES // _BATCHES, _LINE_BYTES), _TARGET_MS)
         self._quota = first_quota(self._limits)
         self._line_bytes: dict[str, float] = {}
         self._planned: tuple[float, int, int] | None = None  # when, up to which line, how many

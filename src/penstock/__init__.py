@@ -117,7 +117,7 @@ if TYPE_CHECKING:
         Windows,
     )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _MODULES = {
     "penstock.application.close_options": ("CloseOptions", "GroupMembershipOperation"),

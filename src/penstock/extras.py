@@ -18,6 +18,7 @@ _EXTRA_OF: Final[Mapping[str, str]] = {
     "pyspark": "spark",
     "py4j": "spark",
     "pandas": "spark",
+    "pyarrow": "arrow",
     "rocksdict": "rocksdb",
     "opentelemetry": "otel",
     "starlette": "ui",

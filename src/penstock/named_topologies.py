@@ -29,6 +29,7 @@ from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import HTML, TEXT, heading_text, mime_bundle, with_heading
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
 from penstock.serdes import Serde
@@ -169,6 +170,7 @@ class KafkaStreamsNamedTopologyWrapper(ApplicationLife[NamedHosts]):
         """Return a host for `topology`, not yet started, which begins with a pause if it is paused."""
         config = self._config_of(topology.name())
         built = topology.build(config.required("application.id"))
+        warn_of_topic_loops(built)
         config = config.overridden(built.config_overrides)
         host = self._open(built, config)
         if topology.name() in self._paused_at_ms:

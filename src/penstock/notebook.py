@@ -30,7 +30,7 @@ _LONGEST: Final = 120
 """Characters of a key or a value that are shown."""
 
 
-class Rows(NamedTuple):
+class TableRows(NamedTuple):
     """The first rows of a table as texts, with the names of its columns. more: whether there are others."""
 
     columns: Sequence[str]
@@ -103,7 +103,7 @@ def failed(title: str, error: StreamsError) -> Forms:
     return {TEXT: lambda: f"{title}: {error}", HTML: lambda: with_heading(title, {}, preformatted(str(error)))}
 
 
-def table(title: str, facts: Mapping[str, str], rows: Rows) -> Forms:
+def table(title: str, facts: Mapping[str, str], rows: TableRows) -> Forms:
     """Return the forms of an object that shows itself as a table."""
     return {
         TEXT: lambda: _text_table(heading_text(title, facts), rows),
@@ -111,21 +111,21 @@ def table(title: str, facts: Mapping[str, str], rows: Rows) -> Forms:
     }
 
 
-def _html_table(rows: Rows) -> str:
+def _html_table(rows: TableRows) -> str:
     head = "".join(f"<th>{_escaped(name)}</th>" for name in rows.columns)
     body = "".join("<tr>" + "".join(f"<td>{_escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows.rows)
     more = f"<p>{_escaped(_more(rows))}</p>" if rows.more else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
-def _text_table(title: str, rows: Rows) -> str:
+def _text_table(title: str, rows: TableRows) -> str:
     lines = [rows.columns, *rows.rows]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     body = ("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
     return "\n".join([title, *body, *([_more(rows)] if rows.more else [])])
 
 
-def _more(rows: Rows) -> str:
+def _more(rows: TableRows) -> str:
     return f"... more than these {len(rows.rows)} rows"
 
 

@@ -8,7 +8,7 @@ savepoint is named by its directory: a path, or a URI of a file system that pyar
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Final
@@ -27,11 +27,12 @@ from penstock.host.spark.checkpoints.lock import CheckpointLock
 from penstock.host.spark.checkpoints.savepoint import SavedState, SavepointDescription
 from penstock.host.spark.driver.importing import ImportedTask, check_empty, make_checkpoint
 from penstock.host.storage.directories import application_path
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.handing_over import HandingOver, SavedTask, base_for_block
 from penstock.host.threads.restoring import StateOpener
-from penstock.host.threads.takeover import Input, Takeover, members_in_the_way, plan_takeover, state_changes
-from penstock.plan.subtopology import TaskId
+from penstock.host.threads.takeover import InputOffset, Takeover, members_in_the_way, plan_takeover, state_changes
+from penstock.plan.subtopology import BuiltTopology, TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
 from penstock.state.lmdb import LmdbBase
@@ -162,26 +163,27 @@ def export_to_kafka(directory: str, topology: Topology, config: StreamsConfig | 
             _check(name, "exported", (*different, "Start the changed program once on Spark, then export a savepoint."))
         layout = layout_of(built, checked, topics)
         handing_over = HandingOver(layout, admin, fetcher, producer, base_for_block)
-        inputs = {
-            task: [partition for partition in group if partition.topic not in built.repartition_topics]
-            for task, group in layout.groups.items()
-        }
-        states = {
-            task: SavedTask(
-                partial(saved.entries, str(task)),
-                saved.clocks(str(task)),
-                {partition: saved.position(partition) for partition in read},
-                {partition: saved.fetched(partition) for partition in read},
-                saved.waiting,
-            )
-            for task, read in inputs.items()
-        }
+        states = {task: _saved_task(saved, built, task, group) for task, group in layout.groups.items()}
         _check(name, "exported", (*members_in_the_way(admin.describe_group(name)), *handing_over.obstacles(states)))
         return handing_over.write(states)
 
 
+def _saved_task(
+    saved: SavedState, built: BuiltTopology, task: TaskId, partitions: Iterable[TopicPartition]
+) -> SavedTask:
+    """Return the state of a task in a savepoint, with the positions of its input outside repartition topics."""
+    read = [partition for partition in partitions if partition.topic not in built.repartition_topics]
+    return SavedTask(
+        partial(saved.entries, str(task)),
+        saved.clocks(str(task)),
+        {partition: saved.position(partition) for partition in read},
+        {partition: saved.fetched(partition) for partition in read},
+        saved.waiting,
+    )
+
+
 def _imported_tasks(
-    layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[Input]
+    layout: Layout, admin: GroupAdmin, fetcher: Fetcher, inputs: Sequence[InputOffset]
 ) -> Iterator[ImportedTask]:
     """Yield the state of each task as of its committed offsets; raises StreamsError if the group has members after
     it, or other offsets than in `inputs`: the tasks would have the state of different times."""
@@ -190,7 +192,7 @@ def _imported_tasks(
         def open_base(task: TaskId) -> LmdbBase:
             return LmdbBase(f"{directory}/{task}")
 
-        opener = StateOpener(layout, admin, fetcher, open_base, SystemClock())
+        opener = StateOpener(layout, admin, ChangelogReader(admin, fetcher), open_base, SystemClock())
         for task in sorted(layout.groups):
             state = opener.open(task)
             try:

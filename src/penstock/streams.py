@@ -21,6 +21,7 @@ from penstock.metrics import Metric, MetricName, RecordingLevel
 from penstock.notebook import mime_bundle
 from penstock.plan.describe import TopologyDescription
 from penstock.plan.subtopology import BuiltTopology
+from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology, built_topology
 
 
@@ -52,6 +53,7 @@ class KafkaStreams(ApplicationLife[Host], RunningTopology):
     def _take(self, topology: Topology, built: BuiltTopology) -> None:
         """Run `topology`, which is `built`, from the next start on."""
         self._topology, self._built = topology, built
+        warn_of_topic_loops(built)
         self._config = self._given.overridden(built.config_overrides)
         self._description = topology.describe()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import InvalidBatchError, check_batch, check_produced
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.record_batches import BatchRecord, encode_batch
 
 MAX = 1 << 20

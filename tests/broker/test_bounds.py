@@ -14,7 +14,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.apis import Api
 from penstock_broker.batch import LOG_APPEND_TIME, InvalidBatchError, read_header
@@ -25,6 +24,7 @@ from penstock_broker.process import BrokerProcess
 from penstock_broker.records import MOST_DECOMPRESSED, record_times
 from penstock_broker.server import run
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MOST_ELEMENTS, MOST_STRING
 from penstock_broker.wire.record_batches import HEADER_SIZE
 from penstock_broker.wire.record_batches import encode_batch as encode_with_header

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import read_header
 from penstock_broker.process import BrokerProcess
 from penstock_broker.records import read_records
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_protocol import create, fetch_body, fetched, produce
 from tests.support.api_keys import FETCH
 from tests.support.ports import free_port

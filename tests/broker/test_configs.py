@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import (
     ALTER_CONFIGS,
     CREATE_TOPICS,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient

@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.records import read_records
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import (
     CONSUMER_GROUP_DESCRIBE,
     CONSUMER_GROUP_HEARTBEAT,

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentProducer
@@ -20,6 +19,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.group import GroupMembership
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition as InputPartition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.brokers import ON_KAFKA, RunningBroker
 from tests.support.kafka import kafka_class_path, require_kafka
 from tests.support.protocol_client import ProtocolClient

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.common.clock import MockClock
 from penstock_broker.errors import ApiError
 from penstock_broker.partition import Partition
 from penstock_broker.topic_config import log_config
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_partition import CONFIG, batch, forget_clean_stop
 
 

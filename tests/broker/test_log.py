@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import LOG_APPEND_TIME, check_batch
 from penstock_broker.common.clock import MockClock
@@ -14,6 +13,7 @@ from penstock_broker.errors import ApiError, RefusedRecordsError
 from penstock_broker.partition import HIGH_WATERMARK, Partition
 from penstock_broker.records import read_records
 from penstock_broker.topic_config import TOPIC_CONFIGS, check_topic_configs, log_config
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_partition import batch, offsets_of
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import check_batch, read_header
 from penstock_broker.common.clock import MockClock
@@ -27,6 +26,7 @@ from penstock_broker.records import (
     encode_transactional_records,
 )
 from penstock_broker.topic_config import LogConfig, log_config
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.support.record_batches import BatchRecord, Compression, encode_batch
 

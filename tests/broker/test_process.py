@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 
 from penstock.testing import EmbeddedBroker
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import BrokerError
 from penstock_broker.process import LOG_NAME, BrokerProcess
 from penstock_broker.server import run
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import CREATE_TOPICS, DELETE_TOPICS, METADATA, PRODUCE
 from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
@@ -216,6 +216,7 @@ def test_it_loads_nothing_that_only_tests_need() -> None:
     loaded = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert " penstock_broker.server\n" in loaded
     assert " hypothesis\n" not in loaded
+    assert " kio\n" not in loaded
 
 
 def test_it_ends_when_its_parent_is_killed(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 import penstock_broker
 from penstock_broker.apis import APIS
 from penstock_broker.process import BrokerProcess
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL
 from tests.support.api_keys import (
     API_VERSIONS,

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from kio.schema.errors import ErrorCode
 
 from penstock.client.confluent.consumer import ConfluentFetcher
 from penstock.config import StreamsConfig
@@ -28,6 +27,7 @@ from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.process import BrokerProcess
 from penstock_broker.quotas import ClientQuotas, Rate
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import (
     ALTER_CLIENT_QUOTAS,
     API_VERSIONS,

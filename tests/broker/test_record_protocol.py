@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import CREATE_TOPICS, LIST_OFFSETS, PRODUCE
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient, versions_of

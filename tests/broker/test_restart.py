@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import read_header
 from penstock_broker.common.clock import MockClock
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.partition import HIGH_WATERMARK, Partition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_cleaner import end_transaction, in_transaction
 from tests.broker.test_log import fill, open_partition, segments_in
 from tests.broker.test_partition import forget_clean_stop, offsets_of, refused, sequenced

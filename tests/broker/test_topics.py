@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.common.clock import MockClock
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.broker.test_partition import batch
 
 

@@ -18,9 +18,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.process import BrokerProcess
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.ports import free_port
 from tests.support.protocol_client import ProtocolClient
 from tests.support.transactions import Transactions

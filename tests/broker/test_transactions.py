@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import read_header
 from penstock_broker.common.clock import MockClock
@@ -19,6 +18,7 @@ from penstock_broker.records import LogRecord, encode_transactional_records, rea
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock_broker.transaction_log import State, Transaction, TransactionLog, encode_value
 from penstock_broker.transactions import Producer, TransactionCoordinator
+from penstock_broker.wire.error_codes import ErrorCode
 
 TIMEOUT_MS = 10_000
 V1, V2 = 0, 2

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 from penstock.config import StreamsConfig
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.state.query.queries import TimestampedRangeQuery
 from penstock.state.query.request import StateQueryRequest

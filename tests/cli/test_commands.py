@@ -278,6 +278,9 @@ def test_missing_topics_and_brokers_without_an_answer_are_named(run: Run) -> Non
     assert missing.code == 1
     assert "There is no topic 'nowhere'" in missing.err
     assert "penstock topics create nowhere" in missing.err
+    illegal = run("consume", "in,in2")
+    assert illegal.code == 1
+    assert "'in,in2' cannot be the name of a topic: it has characters other than" in illegal.err
     silent = run("topics", "list", "-b", "127.0.0.1:1")
     assert silent.code == 1
     assert "127.0.0.1:1" in silent.err

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.testing import EmbeddedBroker
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.brokers import RunningBroker
 from tests.support.commands import Run
 from tests.support.protocol_client import ProtocolClient

@@ -24,7 +24,7 @@ from penstock.client.confluent import (
     consumer,
 )
 from penstock.client.confluent import admin as admin_module
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.config import StreamsConfig
 from penstock.errors import (
     BrokerNotFoundError,
@@ -428,7 +428,7 @@ def test_a_key_that_the_client_refuses_is_named_and_its_value_is_not(key: str, v
 
 
 def test_a_call_is_made_again_while_the_broker_lags_behind_the_client() -> None:
-    connection = Connection({"bootstrap.servers": "localhost:1"}, 60_000)
+    connection = ClientConnection({"bootstrap.servers": "localhost:1"}, 60_000)
     answers = [KafkaException(Code(Code.UNKNOWN_LEADER_EPOCH)), KafkaException(Code(Code.FENCED_LEADER_EPOCH)), None]
 
     def ask() -> str:
@@ -637,9 +637,9 @@ def test_a_consumer_that_gets_nothing_learns_who_leads_now(
 ) -> None:
     """librdkafka looks when it loses a connection, where brokers may still name the leader that is gone."""
     made: list[object] = []
-    make = Connection.make
+    make = ClientConnection.make
 
-    def counted(connection: Connection, client: Callable[[dict[str, Any]], Any]) -> Any:
+    def counted(connection: ClientConnection, client: Callable[[dict[str, Any]], Any]) -> Any:
         made.append(client)
         return make(connection, client)
 
@@ -651,7 +651,7 @@ def test_a_consumer_that_gets_nothing_learns_who_leads_now(
         looked_up.append(topic)
         raise KafkaException(Code(Code._TRANSPORT))
 
-    monkeypatch.setattr(Connection, "make", counted)
+    monkeypatch.setattr(ClientConnection, "make", counted)
     monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
     (batch,) = ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 1, read_committed=True)
     assert batch.values == [b"0"]
@@ -664,9 +664,9 @@ def test_a_topic_that_was_deleted_ends_only_its_own_reads(
 ) -> None:
     """librdkafka keeps reporting a missing topic that this consumer read before."""
     report: list[Callable[[Code], None]] = []
-    make = Connection.make
+    make = ClientConnection.make
 
-    def made(connection: Connection, client: Callable[[dict[str, Any]], Any]) -> Any:
+    def made(connection: ClientConnection, client: Callable[[dict[str, Any]], Any]) -> Any:
         report.append(connection.settings["error_cb"])
         return make(connection, client)
 
@@ -680,7 +680,7 @@ def test_a_topic_that_was_deleted_ends_only_its_own_reads(
         arriving.append([record(0)])
         raise KafkaException(Code(Code._TRANSPORT))
 
-    monkeypatch.setattr(Connection, "make", made)
+    monkeypatch.setattr(ClientConnection, "make", made)
     monkeypatch.setattr(consumer.Consumer, "list_topics", list_topics)
     reading = ConfluentFetcher(NO_BROKER).fetch(HERE, 0, 1, read_committed=True)
     with contextlib.nullcontext() if is_read else pytest.raises(UnknownTopicOrPartitionError):
@@ -742,7 +742,7 @@ def test_a_long_bound_is_no_long_wait_for_a_broker_that_is_away(monkeypatch: pyt
     ],
 )
 def test_a_passing_error_is_reported_as_one(code: int) -> None:
-    connection = Connection({"bootstrap.servers": "localhost:1"}, 0)
+    connection = ClientConnection({"bootstrap.servers": "localhost:1"}, 0)
     with pytest.raises(RetriableError):
         connection.call("asking", lambda: raise_code(code))
     with pytest.raises(KafkaError) as refused:
@@ -752,7 +752,7 @@ def test_a_passing_error_is_reported_as_one(code: int) -> None:
 
 def test_a_client_that_cannot_go_on_hides_no_error() -> None:
     """confluent-kafka raises what ends a client wherever its reports are taken."""
-    connection = Connection({"bootstrap.servers": "localhost:1"}, 0)
+    connection = ClientConnection({"bootstrap.servers": "localhost:1"}, 0)
     connection.serve = lambda _: raise_code(Code.INVALID_TXN_STATE)
     with pytest.raises(BrokerNotFoundError):
         connection.call("committing", lambda: raise_code(Code._TIMED_OUT))

@@ -44,7 +44,7 @@ OF_ROCKSDB = {
     prometheus_name("stream-state-metrics", name)
     for name in (*ROCKSDB_PROPERTIES, *ROCKSDB_RATIOS, f"{BYTES_READ}-rate", f"{BYTES_WRITTEN}-rate")
 }
-"""Names that only RocksDB has; tests/state/test_rocksdb_base.py shows that it does."""
+"""Names that only RocksDB has; tests/state/test_rocksdb.py shows that it does."""
 
 
 class Sample(NamedTuple):

@@ -17,7 +17,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.errors import LogTruncationError
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.serdes import Serdes

@@ -67,7 +67,7 @@ def test_family_gives_what_kafka_streams_gives(family: str, execution: str) -> N
             continue
         run += 1
         with kafka_faults.as_kafka_does() if simulated else nullcontext():
-            found = differences(case["expected"], case_runner.run(case, "record" if simulated else execution))
+            found = differences(case["expected"], case_runner.run(case, execution))
         if found:
             failed[case["id"]] = found
     assert not failed, "\n".join(f"{id}:\n    " + "\n    ".join(lines[:5]) for id, lines in failed.items())

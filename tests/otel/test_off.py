@@ -25,7 +25,7 @@ _PROGRAM = """
 import sys
 from penstock import Serdes, StreamsBuilder
 from penstock.testing import TopologyTestDriver
-import penstock.host.spark.worker.task_epoch, penstock.host.threads.driver, penstock.streams
+import penstock.host.spark.worker.task_epoch, penstock.host.threads.host, penstock.streams
 
 builder = StreamsBuilder()
 builder.stream("in").group_by_key().count().to_stream().to("out")

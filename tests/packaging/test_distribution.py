@@ -31,7 +31,10 @@ _INSTALLED: Final = re.compile(
 
 def texts() -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each file of the repository that has texts for users."""
-    directories = ("src", "packages", "docs", "deploy", "examples", "scripts", "benchmarks", "tests", ".ci")
+    directories = (
+        *("src", "packages", "docs", "deploy", "examples", "scripts", "benchmarks", "tests"),
+        *("news", ".ci", ".github"),
+    )
     files = (path for name in directories for path in sorted((ROOT / name).rglob("*")) if path != Path(__file__))
     for path in (*files, *ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "pyproject.toml", ROOT / "requirements.lock"):
         if path.is_file() and "__pycache__" not in path.parts:
@@ -85,5 +88,13 @@ def test_both_distributions_have_one_version() -> None:
 def test_the_messages_name_the_distribution_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == DISTRIBUTION
-    [all_extras] = [line for line in project["optional-dependencies"]["dev"] if "[avro" in line]
-    assert Requirement(all_extras).name == DISTRIBUTION
+
+
+def test_the_lock_pins_all_extras_and_groups_of_the_distribution() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    lists = (*declared["project"]["optional-dependencies"].values(), *declared["dependency-groups"].values())
+    names = {Requirement(line).name for lines in lists for line in lines if isinstance(line, str)}
+    assert "penstock" not in names
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    assert f"{DISTRIBUTION} (pyproject.toml)" in lock
+    assert names <= set(re.findall(r"^([a-z0-9-]+)(?:\[[a-z,]+\])?==", lock, re.MULTILINE))

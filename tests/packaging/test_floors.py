@@ -35,12 +35,16 @@ with EmbeddedBroker() as broker:
 """
 
 
+TABLE = WORD_COUNT + '    print(driver.get_key_value_store("counts").to_arrow().num_rows)\n'
+
+
 def floors() -> list[str]:
-    """Return the oldest version of each package that Penstock requires."""
+    """Return the oldest version of each package that Penstock requires, also with the extra `arrow`."""
     found = set()
     for project in (ROOT, BROKER_PROJECT):
-        declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
-        for requirement in map(Requirement, declared):
+        declared = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+        extra = declared["optional-dependencies"].get("arrow", [])
+        for requirement in map(Requirement, [*declared["dependencies"], *extra]):
             [floor] = requirement.specifier
             if requirement.name != "penstock-broker":  # of the same version, and in this repository
                 assert floor.operator == ">="
@@ -54,7 +58,7 @@ def test_the_oldest_packages_run_a_word_count_a_broker_and_the_threads_host(tmp_
     digest = hashlib.sha256("\n".join(oldest).encode()).hexdigest()[:12]
     surroundings = {**environment(require(f"floors-{digest}", *oldest))}
     surroundings["PYTHONPATH"] += f":{SOURCES}"
-    for program, printed in ((WORD_COUNT, "2\n"), (BROKER, "0\n"), (THREADS, "ended\n")):
+    for program, printed in ((WORD_COUNT, "2\n"), (TABLE, "2\n1\n"), (BROKER, "0\n"), (THREADS, "ended\n")):
         ran = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path)],
             env=surroundings, capture_output=True, text=True, timeout=240, check=False,

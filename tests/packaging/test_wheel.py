@@ -50,7 +50,7 @@ from confluent_kafka import Consumer, Producer
 from penstock import KafkaStreams
 from penstock.testing import EmbeddedBroker
 
-assert [name for name in ("pyspark", "py4j", "pandas") if importlib.util.find_spec(name)] == []
+assert [name for name in ("pyspark", "py4j", "pandas", "pyarrow") if importlib.util.find_spec(name)] == []
 example = runpy.run_path(sys.argv[1])
 with EmbeddedBroker() as broker:
     for topic in ("plaintext-input", "word-count-output"):
@@ -71,6 +71,13 @@ with EmbeddedBroker() as broker:
     consumer.close()
     print(sorted(counts.items()))
 """
+
+NEED_ARROW = {
+    "driver.get_key_value_store('counts').to_arrow()": "A table",
+    "driver.create_input_topic('text', Serdes.string(), Serdes.string()).pipe_frame([])": "pipe_frame()",
+    "from penstock.host.storage.files import Files; Files('.')": "A directory of checkpoints, savepoints or snapshots",
+}
+"""Calls on a driver that need the extra `arrow`, and how their errors begin."""
 
 _OF_THREADS = (
     "directories",
@@ -206,6 +213,37 @@ def test_commands_that_need_no_spark_are_there(site: Path) -> None:
     assert run(site, "-m", "penstock.cli.main", "topics", "--help").returncode == 0
 
 
+def test_the_demo_runs_on_the_threads_host(site: Path, tmp_path: Path) -> None:
+    directory = str(tmp_path / "demo")
+    ran = run(site, "-m", "penstock.cli.main", "demo", "--host", "threads", "--repeat", "1", "--data-dir", directory)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("asked", list(NEED_ARROW))
+def test_what_needs_pyarrow_says_how_to_install_it(site: Path, asked: str) -> None:
+    ran = run(site, "-c", f"{WORD_COUNT}    {asked}\n")
+    assert ran.stdout == "2\n"
+    *_, told = ran.stderr.splitlines()
+    said = (
+        f"{NEED_ARROW[asked]} needs the package pyarrow, which is not installed: pip install 'penstock-streams[arrow]'."
+    )
+    assert told == f"penstock.errors.ConfigError: {said}"
+
+
+def test_many_rows_are_aggregated_without_pyarrow(site: Path) -> None:
+    lines = '[f"word{number % 7}" for number in range(100_000)]'
+    ran = run(
+        site,
+        "-c",
+        f"""{WORD_COUNT}
+with TopologyTestDriver(topology, config) as driver:
+    driver.create_input_topic("text", Serdes.string(), Serdes.string()).pipe_value_list({lines})
+    print(driver.get_key_value_store("counts").get("word0"))
+""",
+    )
+    assert (ran.stdout, ran.stderr) == ("2\n14286\n", "")
+
+
 def test_rocksdb_says_how_to_install_it(site: Path) -> None:
     program = "from pathlib import Path; from penstock.config import StreamsConfig; from penstock.state.open import *\n"
     ran = run(site, "-c", f"{program}open_base(ROCKSDB, Path('base'), StreamsConfig({{}}))")
@@ -241,6 +279,14 @@ def test_the_threads_host_passes_its_unit_tests(site: Path, tools: Path) -> None
     options = ("-q", "-p", "no:cacheprovider", "-o", "pythonpath=.")  # penstock is that of the wheel
     ran = run(site, "-m", "pytest", *options, *UNIT_TESTS, more=(tools,), cwd=ROOT)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "3 skipped" in ran.stdout  # those of tables
+
+
+def test_the_queries_of_the_threads_host_pass_with_pyarrow(site: Path, tools: Path, frames: Path) -> None:
+    options = ("-q", "-p", "no:cacheprovider", "-o", "pythonpath=.")
+    ran = run(site, "-m", "pytest", *options, "tests/host/threads/test_queries.py", more=(tools, frames), cwd=ROOT)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "skipped" not in ran.stdout
 
 
 def test_the_notebook_runs_without_spark(site: Path, tools: Path, frames: Path) -> None:

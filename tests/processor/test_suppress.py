@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock import BufferConfig, Grouped, Serdes, StreamsBuilder, Suppressed
+from penstock import BufferConfig, Grouped, Materialized, Serdes, StreamsBuilder, Suppressed
 from penstock.errors import StreamsError
+from penstock.testing import TestRecord, TopologyTestDriver
 from penstock.windows import TimeWindows
-from tests.support.tables import Row, updates
+from tests.oracle.interpreter.serdes import HeaderStringSerde
+from tests.support.tables import UNCACHED, Row, updates
 
 
 def run(suppressed: Suppressed, rows: list[Row]) -> list[Row]:
@@ -51,6 +53,25 @@ def test_windows_have_one_result_when_they_close_and_none_for_a_delete() -> None
     final.to_stream(lambda key, value: key.key).to("out")
     rows: list[Row] = [("a", "1", 1), ("b", "1", 2), ("a", "2", 12), ("b", "delete", 3), ("a", "3", 9), ("a", "4", 15)]
     assert updates(builder, rows) == [("a", "13", 9)]
+
+
+@pytest.mark.xfail(strict=True, reason="Kafka 4.4 keeps the headers of old values: DIVERGENCES.md")
+def test_the_serde_of_an_old_value_does_not_receive_the_headers_of_the_new_one() -> None:
+    strings = {"key_serde": Serdes.string(), "value_serde": Serdes.string()}
+    builder, config = StreamsBuilder(), {**UNCACHED, "dsl.store.format": "headers"}
+    table = builder.table("in", Materialized.as_("table").with_value_serde(HeaderStringSerde()))
+    held = table.suppress(Suppressed.until_time_limit(0, BufferConfig.unbounded()))
+    grouped = held.group_by(lambda key, value: (key, value), Grouped.with_(**strings))
+    totals = grouped.aggregate(
+        lambda: "", lambda key, value, total: total, lambda key, value, total: value, Materialized.with_(**strings)
+    )
+    totals.to_stream().to("removed")
+    with TopologyTestDriver(builder.build(config), {"application.id": "app", **config}) as driver:
+        source = driver.create_input_topic("in", Serdes.string(), Serdes.string())
+        for value, header in (("one", b"1"), ("two", b"2")):
+            source.pipe_input(TestRecord("a", value, headers=(("h", header),)))
+        *_, removed = driver.create_output_topic("removed", Serdes.string(), Serdes.string()).read_values_to_list()
+    assert removed == "one<h=1"
 
 
 @given(

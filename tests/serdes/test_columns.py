@@ -80,6 +80,15 @@ def test_arrow_is_loaded_only_where_large_columns_come_again_and_again(monkeypat
     assert loads
 
 
+def test_columns_of_any_size_are_worked_on_without_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    monkeypatch.setattr(columns, "_is_installed", lambda: False)
+    monkeypatch.setattr(columns, "_rows_without_arrow", ROWS_BEFORE_ARROW)
+    entries, where = distinct([b"a", None] * FEW_ROWS)
+    assert (entries, where.tolist()) == ([b"a", None], [0, 1] * FEW_ROWS)
+    assert "pyarrow" not in sys.modules
+
+
 @given(places, st.data())
 def test_batches_of_it_are_cut_taken_and_put_together_as_lists_are(of: list[int], data: st.DataObject) -> None:
     whole, rows = batch(of), [ENTRIES[place] for place in of]

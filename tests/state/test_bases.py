@@ -20,12 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.errors import InvalidStateStoreError, ProcessorStateError, TaskCorruptedError, TaskMigratedError
-from penstock.state import lmdb as lmdb_module
 from penstock.state.api import Base
-from penstock.state.lmdb import LmdbBase, snapshot_of
+from penstock.state.lmdb import LmdbBase, SharedLmdb, reader, snapshot_of
 from penstock.state.memory import MemoryBase
 from penstock.state.rocksdb import RocksDBBase
-from penstock.state.shared_lmdb import SharedLmdb
 
 SMALL_MAP = 1 << 16
 
@@ -153,7 +151,7 @@ def test_any_content_is_that_of_a_dict(
     bytes."""
     directory = tempfile.mkdtemp()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lmdb_module, "_CHUNK", chunk)
+        patch.setattr(reader, "_CHUNK", chunk)
         shared = SharedLmdb(Path(directory) / "shared")
         bases: list[Base] = [LmdbBase(directory, SMALL_MAP), shared.base("0_0"), MemoryBase()]
         model: dict[bytes, bytes] = {}
@@ -362,7 +360,7 @@ def test_a_shared_file_that_is_full_says_so(tmp_path: Path) -> None:
 SHARING = """
 import sys
 from pathlib import Path
-from penstock.state.shared_lmdb import SharedLmdb
+from penstock.state.lmdb import SharedLmdb
 shared = SharedLmdb(Path(sys.argv[1]))
 mine, theirs = shared.base("0_1"), shared.base("0_0")
 mine.apply({"s": {b"a": b"of another process"}}, b"mine")

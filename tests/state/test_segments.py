@@ -6,6 +6,7 @@ from __future__ import annotations
 from itertools import groupby
 from operator import itemgetter
 
+import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,6 +16,7 @@ from penstock.state.segments import (
     SegmentHeader,
     SegmentKind,
     StoreKey,
+    _decompressed,
     decode,
     encode,
     encode_snapshot,
@@ -161,6 +163,38 @@ def test_damage_is_found_at_every_byte() -> None:
         damaged[place] ^= 0x55
         with pytest.raises((TaskCorruptedError, IncompatibleCheckpointError)):
             decode(bytes(damaged), encoded.info.id)
+
+
+@pytest.mark.parametrize("size", [0, 1, 255, 256, 65_791, 65_792, 600_000])
+def test_content_of_any_size_is_read_from_its_frame(size: int) -> None:
+    content = bytes(number % 251 for number in range(size))
+    assert _decompressed(bytes(cramjam.zstd.compress(content, level=1))) == content
+
+
+def test_frames_that_zstandard_wrote_are_read() -> None:
+    for frame, content in (
+        ("28b52ffd200109000061", b"a"),
+        ("28b52ffd602c004d00001000000100272ac002", bytes(300)),
+        ("28b52ffda07011010055000010000001006b1139c002", bytes(70_000)),
+    ):
+        assert _decompressed(bytes.fromhex(frame)) == content
+
+
+@pytest.mark.parametrize("announced", [2**63, 2**40, 1])
+def test_a_frame_that_announces_another_size_than_it_has_is_damaged(announced: int) -> None:
+    [encoded] = encode(SegmentHeader(None, STORES, b"c"), {"names": {b"a": bytes(70_000)}})
+    start = encoded.data.index(b"\x28\xb5\x2f\xfd")
+    frame = bytearray(encoded.data[start:])
+    frame[4:9] = bytes([0xE0]) + announced.to_bytes(8, "little")  # in 8 bytes instead of 4
+    data = bytearray(encoded.data[:start] + frame)
+    data[9:13] = len(frame).to_bytes(4, "little")
+    with pytest.raises(TaskCorruptedError, match="is damaged"):
+        decode(bytes(data), encoded.info.id)
+
+
+def test_a_frame_without_its_size_is_damaged() -> None:
+    with pytest.raises(ValueError, match="does not say how large"):
+        _decompressed(bytes.fromhex("28b52ffd0000190000616263"))
 
 
 def test_other_bytes_and_newer_formats_are_distinguished() -> None:

@@ -7,10 +7,8 @@ import struct
 from types import TracebackType
 from typing import Any, Final, Self
 
-from kio.index import load_request_schema, load_response_schema
-
 from penstock_broker.apis import APIS
-from penstock_broker.wire.codec import Message, entity_codec, is_flexible
+from penstock_broker.wire.codec import Message, is_flexible, request_encoder, response_decoder
 from penstock_broker.wire.primitives import Cursor, Sink
 from tests.support.api_keys import API_VERSIONS
 
@@ -50,7 +48,7 @@ class ProtocolClient:
     def send(self, key: int, version: int, body: Message) -> None:
         """Send a request."""
         sink = Sink()
-        entity_codec(load_request_schema(key, version)).encode(sink, body)
+        request_encoder(key, version)(sink, body)
         self.send_frame(self.header(key, version) + b"".join(bytes(chunk) for chunk in sink.chunks))
 
     def header(self, key: int, version: int) -> bytes:
@@ -72,7 +70,7 @@ class ProtocolClient:
         cursor.take(4)
         if key != API_VERSIONS and is_flexible(key, version):
             cursor.skip_tagged_fields()
-        message: dict[str, Any] = entity_codec(load_response_schema(key, version)).decode(cursor)
+        message: dict[str, Any] = response_decoder(key, version)(cursor)
         assert cursor.position == len(content)
         return message
 

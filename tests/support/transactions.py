@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import (
     ADD_OFFSETS_TO_TXN,
     ADD_PARTITIONS_TO_TXN,

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from kio.schema.errors import ErrorCode
 
 from penstock.testing import EmbeddedBroker
 from penstock_broker.apis import APIS
 from penstock_broker.errors import BrokerError
 from penstock_broker.faults import api_name, error_response
 from penstock_broker.wire.codec import Message, response_encoder
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Sink
 from tests.support.api_keys import METADATA, PRODUCE
 from tests.support.protocol_client import ProtocolClient

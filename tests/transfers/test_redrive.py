@@ -18,9 +18,9 @@ from penstock.record import ConsumerRecord, Headers
 from penstock.testing import TopologyTestDriver
 from penstock.transfers.redrive import (
     DeadLetter,
+    LetterSelection,
     NotADeadLetterError,
     RedriveOptions,
-    Selection,
     _Offsets,
     inspect_letters,
     read_dead_letter,
@@ -137,19 +137,19 @@ def test_a_dry_run_writes_nothing_and_shows_what_a_run_would_write(case: Case) -
 @pytest.mark.parametrize(
     ("selection", "taken"),
     [
-        (Selection(), "abcd"),
-        (Selection(topics=frozenset(["t"])), "abc"),
-        (Selection(partitions=frozenset([1, 2])), "cd"),
-        (Selection(exceptions=frozenset(["KeyError"])), "bd"),
-        (Selection(exceptions=frozenset(["builtins.ValueError", "IndexError"])), "ac"),
-        (Selection(exceptions=frozenset(["builtins"])), ""),
-        (Selection(keys=frozenset([b"x"])), "ad"),
-        (Selection(since=2_000, until=4_000), "bc"),
-        (Selection(offsets=frozenset([7, 8])), "bc"),
-        (Selection(exceptions=frozenset(["KeyError"]), partitions=frozenset([1])), "d"),
+        (LetterSelection(), "abcd"),
+        (LetterSelection(topics=frozenset(["t"])), "abc"),
+        (LetterSelection(partitions=frozenset([1, 2])), "cd"),
+        (LetterSelection(exceptions=frozenset(["KeyError"])), "bd"),
+        (LetterSelection(exceptions=frozenset(["builtins.ValueError", "IndexError"])), "ac"),
+        (LetterSelection(exceptions=frozenset(["builtins"])), ""),
+        (LetterSelection(keys=frozenset([b"x"])), "ad"),
+        (LetterSelection(since=2_000, until=4_000), "bc"),
+        (LetterSelection(offsets=frozenset([7, 8])), "bc"),
+        (LetterSelection(exceptions=frozenset(["KeyError"]), partitions=frozenset([1])), "d"),
     ],
 )
-def test_a_selection_takes_what_each_of_its_filters_takes(selection: Selection, taken: str) -> None:
+def test_a_selection_takes_what_each_of_its_filters_takes(selection: LetterSelection, taken: str) -> None:
     letters = {
         "a": DeadLetter("builtins.ValueError", "", "t", 0, b"x", None, 1_000, ()),
         "b": DeadLetter("builtins.KeyError", "", "t", 0, None, None, 2_000, (), 7),

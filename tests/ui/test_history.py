@@ -12,7 +12,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError
 from penstock.metrics.host_metrics import NOT_MEASURED, HostMeasurements, Measured, Operation, output_age
 from penstock.metrics.measurements import Measurement
-from penstock.ui.history import FIGURES, RANGES, History, Point, Range
+from penstock.ui.history import FIGURES, RANGES, History, HistoryRange, Point
 from penstock.ui.server import UiServer
 from tests.support.browser import WITH_CHROMIUM, Browser
 from tests.ui.conftest import Shown
@@ -47,7 +47,7 @@ def test_a_reader_asks_for_what_is_new(shown: Shown) -> None:
 
 
 def test_a_point_has_the_largest_lag_since_the_one_before() -> None:
-    history = History({"hour": Range(4_000, 8_000)})
+    history = History({"hour": HistoryRange(4_000, 8_000)})
     for elapsed_ms, lag in enumerate([5, None, 80, None, 7]):
         history.take(1_000 * elapsed_ms, lag, lambda at=elapsed_ms: point(at))  # type: ignore[misc]  # a bound default
     assert [each.lag for each in history.points("hour")] == [5, 80]
@@ -69,7 +69,7 @@ def test_the_memory_is_fixed_and_nothing_is_measured_that_is_not_kept() -> None:
 
 
 def test_a_clock_that_is_set_back_keeps_the_times_in_order() -> None:
-    history = History({"hour": Range(1_000, 60_000)})
+    history = History({"hour": HistoryRange(1_000, 60_000)})
     for elapsed_ms, time_ms in enumerate([10, 20, 30, 25, 35]):
         history.take(1_000 * elapsed_ms, None, lambda time=time_ms: point(time))  # type: ignore[misc]  # a bound default
     assert [each.time_ms for each in history.points("hour")] == [10, 20, 25, 35]
@@ -153,7 +153,9 @@ def test_a_browser_draws_the_curves_and_follows_them(
 ) -> None:
     monkeypatch.setattr("penstock.ui.routes.EVENTS_MS", 20)
     monkeypatch.setattr("penstock.ui.observer.INTERVAL_MS", 20)
-    monkeypatch.setattr("penstock.ui.history.RANGES", {"hour": Range(50, 60_000), "day": Range(50, 60_000)})
+    monkeypatch.setattr(
+        "penstock.ui.history.RANGES", {"hour": HistoryRange(50, 60_000), "day": HistoryRange(50, 60_000)}
+    )
     shown = show()
     config = StreamsConfig({**shown.config.given(), "penstock.ui.port": 0}, environment={})
     server = UiServer(shown.streams, config)

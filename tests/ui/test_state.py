@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.commit_times import InstanceCommit
 from tests.host.threads.test_queries import Play
 from tests.host.threads.test_queries import topology as every_kind
 from tests.ui.conftest import Shown
@@ -22,7 +22,7 @@ def play() -> Play:
     play.write(("a", "x", 1), ("b", "x", 2), ("a", "x", 12), ("c<i>", "x", 3))
     play.write(("a", "old", 5), ("a", "new", 9), topic="versions")
     play.commits()
-    play.commit = Commit(3, play.clock.milliseconds() - 500)
+    play.commit = InstanceCommit(3, play.clock.milliseconds() - 500)
     return play
 
 
@@ -53,7 +53,7 @@ def test_a_key_and_a_range_of_a_key_value_store(stores: Shown) -> None:
 def test_entries_have_their_partitions(stores: Shown, play: Play) -> None:
     play.write(("d", "x", 4), partition=1)
     play.commits()
-    play.commit = Commit(3, play.clock.milliseconds() - 500)
+    play.commit = InstanceCommit(3, play.clock.milliseconds() - 500)
     assert entries(stores, "counts")[2:] == [[0, "c<i>", 1, 3], [1, "d", 1, 4]]
     assert entries(stores, "counts", key="d") == entries(stores, "counts", partition=1) == [[1, "d", 1, 4]]
     assert stores.json("/api/v1/stores/counts?key=d")["entries"][0]["partition"] == 1

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_NEXT: Final[Mapping[State, frozenset[State]]] = {
+VALID_TRANSITIONS: Final[Mapping[State, frozenset[State]]] = {
     State.CREATED: frozenset((State.REBALANCING, State.PENDING_SHUTDOWN)),
     State.REBALANCING: frozenset((State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
     State.RUNNING: frozenset((State.REBALANCING, State.RUNNING, State.PENDING_SHUTDOWN, State.PENDING_ERROR)),
@@ -401,7 +401,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Change the state if the table allows it, tell the listener, and return whether it was changed."""
         with self._changed:
             old = self._state
-            if state not in _NEXT[old] or only_from not in (None, old):
+            if state not in VALID_TRANSITIONS[old] or only_from not in (None, old):
                 return False
             if state is not old:
                 self._state, self._state_since_ms = state, SystemClock().milliseconds()

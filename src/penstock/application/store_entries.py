@@ -48,7 +48,7 @@ class Queried(Protocol):
 
 
 @dataclass(frozen=True)
-class Selection:
+class EntrySelection:
     """Which entries: those of `key`, or of the keys from `from_key` to `to_key`, all without; of one partition or all;
     of windows and versions with times from `from_time` to `to_time` (ms)."""
 
@@ -69,7 +69,7 @@ class StoreEntries:
         self._stores = stores
         self._config = config
 
-    def of(self, name: str, chosen: Selection) -> Generator[Entry]:
+    def of(self, name: str, chosen: EntrySelection) -> Generator[Entry]:
         """Yield the chosen entries of the store `name`, one partition after the other; close the iterator where it is
         not read to its end. The partition of an entry of a global store, and of a key that has none, is None.
 
@@ -94,7 +94,7 @@ class StoreEntries:
         request = StateQueryRequest.in_store(name).with_query(Query()).require_active()
         return [*sorted(self._state.query(request).partition_results)] or [None]
 
-    def _of_partition(self, name: str, chosen: Selection) -> Generator[Entry]:
+    def _of_partition(self, name: str, chosen: EntrySelection) -> Generator[Entry]:
         builder = self._stores.get(name)
         parameters = StoreQueryParameters.from_name_and_type(name, _type_of(builder)).with_partition(chosen.partition)
         store = self._state.store(parameters)
@@ -132,7 +132,7 @@ class StoreEntries:
         store: Any = empty_store(builder, self._config)
         return parsed(store.key_serde, f"store {builder.name}", text)
 
-    def _versions(self, name: str, key: Any, chosen: Selection) -> Iterator[Entry]:
+    def _versions(self, name: str, key: Any, chosen: EntrySelection) -> Iterator[Entry]:
         versions = MultiVersionedKeyQuery.with_key(key).from_time(chosen.from_time).to_time(chosen.to_time)
         request = StateQueryRequest.in_store(name).with_query(versions)
         if chosen.partition is not None:

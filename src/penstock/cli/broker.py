@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -17,16 +18,22 @@ _REGISTRY_PORT: Final = 8081
 
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port of the embedded broker; 0 for a free one.")]
 
-
 DataDir = Annotated[
     Path | None,
     typer.Option("--data-dir", help="Directory of the embedded broker's data; default: <state.dir>/broker."),
 ]
 
 
-def default_data_directory(config: StreamsConfig) -> Path:
-    """Return the default data directory of the embedded broker: <state.dir>/broker."""
-    return Path(config["state.dir"]) / "broker"
+@dataclass(frozen=True)
+class EmbeddedBrokerOptions:
+    """The options of an embedded broker."""
+
+    port: Port = DEFAULT_PORT
+    data_dir: DataDir = None
+
+    def directory(self, config: StreamsConfig) -> Path:
+        """Return the directory of the broker's data, by default <state.dir>/broker."""
+        return self.data_dir or Path(config["state.dir"]) / "broker"
 
 
 def broker(
@@ -60,7 +67,7 @@ def broker(
     """Run an embedded Kafka broker on this machine until Ctrl-C; records stay in its directory."""
     if verbose:
         set_verbose(True)
-    directory = data_dir or default_data_directory(StreamsConfig())
+    directory = EmbeddedBrokerOptions(port, data_dir).directory(StreamsConfig())
 
     def ready(address: str, registry_url: str | None) -> None:
         err.print(f"Listening at {address}; data in {directory}. Ctrl-C stops it.")

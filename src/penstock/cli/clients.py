@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
 
 import typer
 
-from penstock.cli.common import DEFAULT_PORT, parsed_settings
+from penstock.cli.common import DEFAULT_PORT, Settings, parsed_settings
 from penstock.config import StreamsConfig
 
 DEFAULT_SERVERS: Final = f"localhost:{DEFAULT_PORT}"
 TIMEOUT_MS: Final = 5_000
 """How long a command waits for an answer of a broker."""
-
-Servers = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-servers",
-        "-b",
-        metavar="HOST:PORT",
-        help=f"Brokers to ask; default: PENSTOCK_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}.",
-    ),
-]
-
 
 ServersOfProgram = Annotated[
     str | None,
@@ -39,6 +29,33 @@ def with_default_servers(config: StreamsConfig) -> StreamsConfig:
     return config.overridden({"bootstrap.servers": DEFAULT_SERVERS})
 
 
-def client_config(servers: str | None, settings: list[str] | None) -> StreamsConfig:
-    """Return the configuration of a command that talks to brokers: options, then environment, then the default."""
-    return with_default_servers(StreamsConfig(parsed_settings(settings, servers=servers)))
+@dataclass(frozen=True)
+class BrokerOptions:
+    """The options of a command that talks to brokers."""
+
+    servers: Annotated[
+        str | None,
+        typer.Option(
+            "--bootstrap-servers",
+            "-b",
+            metavar="HOST:PORT",
+            help=f"Brokers to ask; default: PENSTOCK_BOOTSTRAP_SERVERS, else {DEFAULT_SERVERS}.",
+        ),
+    ] = None
+    config: Settings = None
+
+    def client_config(self) -> StreamsConfig:
+        """Return the configuration of the clients: options, then environment, then the default."""
+        return with_default_servers(StreamsConfig(parsed_settings(self.config, servers=self.servers)))
+
+
+@dataclass(frozen=True)
+class ProgramOptions:
+    """The options of a command that change the configuration of a program."""
+
+    servers: ServersOfProgram = None
+    config: Settings = None
+
+    def overrides(self) -> dict[str, Any]:
+        """Return the keys that the options set."""
+        return parsed_settings(self.config, servers=self.servers)

@@ -5,12 +5,16 @@ Exit codes: 0 done, 1 it failed and one line gives the reason and the remedy, 2 
 
 from __future__ import annotations
 
+import inspect
 import logging
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from datetime import datetime
+from functools import wraps
+from itertools import chain
 from types import FrameType
 from typing import Annotated, Any, Final
 
@@ -49,6 +53,28 @@ def set_verbose(verbose: bool) -> None:
     for package in ("penstock", "penstock_broker"):
         logging.getLogger(package).setLevel(logging.DEBUG if verbose else logging.WARNING)
     logging.getLogger("penstock.client.librdkafka").propagate = verbose
+
+
+def option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command that takes the fields of each dataclass among its parameters as options."""
+    own = inspect.signature(command, eval_str=True).parameters
+    groups = {
+        name: inspect.signature(each.annotation, eval_str=True).parameters
+        for name, each in own.items()
+        if isinstance(each.annotation, type) and is_dataclass(each.annotation)
+    }
+
+    @wraps(command)
+    def grouped(**given: Any) -> None:
+        for name, fields in groups.items():
+            given[name] = own[name].annotation(**{field: given.pop(field) for field in fields})
+        command(**given)
+
+    options = chain.from_iterable(groups[name].values() if name in groups else (each,) for name, each in own.items())
+    # typer reads the signature. Options without a default may follow others only as keywords.
+    flat = inspect.Signature([each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in options])
+    vars(grouped)["__signature__"] = flat
+    return grouped
 
 
 def parsed_settings(settings: list[str] | None, option: str = "--config", servers: str | None = None) -> dict[str, Any]:

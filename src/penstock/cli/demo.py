@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from penstock.cli.common import Verbose, err, out, set_verbose
 from penstock.cli.demo_view import DemoView, WordCounts
-from penstock.cli.program import Program, load_program
+from penstock.cli.program import LoadedProgram, load_program
 from penstock.cli.run import HostName, HostOption
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
@@ -156,7 +156,7 @@ def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
     return words
 
 
-def _count(program: Program, config: StreamsConfig, words: WordCounts) -> None:
+def _count(program: LoadedProgram, config: StreamsConfig, words: WordCounts) -> None:
     """Run the word count to the end of the topic, and show the table of counts meanwhile."""
     host = HostName(config["penstock.host"])
     streams = KafkaStreams(program.topology, config)

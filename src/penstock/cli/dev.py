@@ -17,16 +17,14 @@ from typing import Annotated, Any, Final
 import orjson
 import typer
 
-from penstock.cli.broker import DataDir, Port
-from penstock.cli.clients import ServersOfProgram
+from penstock.cli.broker import EmbeddedBrokerOptions
+from penstock.cli.clients import ProgramOptions
 from penstock.cli.common import (
-    DEFAULT_PORT,
     INTERRUPTED,
-    Settings,
     Verbose,
     err,
     interruptible,
-    parsed_settings,
+    option_groups,
     set_verbose,
 )
 from penstock.cli.program import file_state, load_program
@@ -43,25 +41,25 @@ _Files = Mapping[str, tuple[int, int]]
 """The time of the last change (ns) and the size (bytes) of files, by path."""
 
 
+@option_groups
 def dev(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="A Python program that defines `topology` and `config`.")
     ],
     host: HostOption = None,
-    port: Port = DEFAULT_PORT,
-    data_dir: DataDir = None,
+    *,
+    embedded: EmbeddedBrokerOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="Show each event as a line of JSON; what the program prints goes to stderr.")
     ] = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    options: ProgramOptions,
     verbose: Verbose = False,
 ) -> None:
     """Run a program, and continue with its state whenever one of its files is saved, until Ctrl-C.
 
     A program that cannot be loaded, or that cannot use the state, does not run: the previous one continues.
     """
-    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
+    overrides = options.overrides()
     if host is not None:
         overrides["penstock.host"] = host.value
     if verbose:
@@ -70,7 +68,7 @@ def dev(
     configured = program.configured(overrides)
     check_host(configured)
     creates_topics = configured["bootstrap.servers"] is None
-    with terminating(), interruptible() as interrupted, with_broker(configured, port, data_dir) as settings:
+    with terminating(), interruptible() as interrupted, with_broker(configured, embedded) as settings:
         overrides["bootstrap.servers"] = settings["bootstrap.servers"]
         session = _Session(file, overrides, creates_topics, verbose, _Events(as_json))
         try:

@@ -17,7 +17,7 @@ import msgspec
 
 from penstock import savepoints
 from penstock.cli.common import FAILED, report, set_verbose
-from penstock.cli.program import Program, file_state, load_program, modules_beside
+from penstock.cli.program import LoadedProgram, file_state, load_program, modules_beside
 from penstock.cli.program_process import Answer, Order
 from penstock.cli.run import create_missing_topics, run_program
 from penstock.config import StreamsConfig
@@ -53,7 +53,7 @@ def main() -> None:
             sys.exit(FAILED)
 
 
-def _answer(program: Program, config: StreamsConfig, order: Order) -> Answer:
+def _answer(program: LoadedProgram, config: StreamsConfig, order: Order) -> Answer:
     check_host(config)
     if order.creates_topics:
         create_missing_topics(program, config)

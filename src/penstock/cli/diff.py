@@ -8,8 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from penstock import savepoints
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import FAILED, AsJson, option_groups, out, print_json
 from penstock.cli.program import load_program, with_servers_of_state
 
 ProgramFile = Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")]
@@ -18,6 +18,7 @@ _IN_JSON: Final = ("kept", "moved", "new", "removed", "restored", "still_removed
 """The fields of an evolution that programs get: names of stores by what happens to them, and texts."""
 
 
+@option_groups
 def diff(
     file: ProgramFile,
     new: Annotated[
@@ -28,14 +29,14 @@ def diff(
         str | None, typer.Option(metavar="DIRECTORY", help="Another checkpoint, or a savepoint, to compare with.")
     ] = None,
     as_json: AsJson = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    *,
+    options: ProgramOptions,
 ) -> None:
     """Show what happens to each store when a changed program starts; fails if it cannot start.
 
     The state is that of the checkpoint, and on the threads host that of the changelog topics and of the group.
     """
-    overrides = parsed_settings(config, servers=servers)
+    overrides = options.overrides()
     program = load_program(file)
     configured = program.configured(overrides)
     if new is None:

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import AsJson, Settings, out, parsed_time, print_json
+from penstock.cli.clients import TIMEOUT_MS, BrokerOptions
+from penstock.cli.common import AsJson, option_groups, out, parsed_time, print_json
 from penstock.client.api import OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, counted
@@ -22,9 +22,10 @@ Names = Annotated[list[str], typer.Argument(metavar="GROUP...", help="One or mor
 
 
 @app.command("list")
-def list_groups(as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def list_groups(as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """List groups, their protocols and states."""
-    found = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).groups()
+    found = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS).groups()
     if as_json:
         print_json([{"group": one.group_id, "type": one.group_type, "state": one.state} for one in found])
         return
@@ -35,9 +36,10 @@ def list_groups(as_json: AsJson = False, servers: Servers = None, config: Settin
 
 
 @app.command()
-def describe(group: Group, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def describe(group: Group, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Show the members of a group, what it has committed, and how many records it has yet to read."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     found = admin.describe_group(group)
     committed = _committed(admin, group)
     if not found.members and not committed and found.state == "Dead":
@@ -69,6 +71,7 @@ def describe(group: Group, as_json: AsJson = False, servers: Servers = None, con
 
 
 @app.command()
+@option_groups
 def reset(
     group: Group,
     topics: Annotated[list[str], typer.Option("--topic", "-t", help="A topic; may be given again.")],
@@ -78,11 +81,11 @@ def reset(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the positions, and change nothing.")] = False,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Set the positions of a group without members in all partitions of topics."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     partitions = [
         TopicPartition(name, each.partition) for name in topics for each in admin.describe_topic(name).partitions
     ]
@@ -108,9 +111,10 @@ def reset(
 
 
 @app.command()
-def delete(groups: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def delete(groups: Names, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Delete groups without members, with what they have committed."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     known = {one.group_id for one in admin.groups()}
     existing = [name for name in groups if name in known]
     deleted = []

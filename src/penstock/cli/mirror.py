@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
-from penstock.cli.common import INTERRUPTED, err, interruptible, out, parsed_settings, print_json
+from penstock.cli.common import INTERRUPTED, err, interruptible, option_groups, out, parsed_settings, print_json
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
 from penstock.termination import terminating
@@ -18,68 +18,78 @@ from penstock.transfers.mirror import Mirror, MirroredTopic, MirrorOptions
 _STATUS_SECONDS: Final = 10.0
 
 
-def mirror(
-    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT", help="Brokers of the cluster to read.")],
-    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the cluster to write.")],
+@dataclass(frozen=True)
+class _Arguments:
+    """The clusters and topics of a mirror, and how it runs."""
+
+    source: Annotated[str, typer.Option("--from", metavar="HOST:PORT", help="Brokers of the cluster to read.")]
+    target: Annotated[str, typer.Option("--to", metavar="HOST:PORT", help="Brokers of the cluster to write.")]
     topics: Annotated[
         list[str],
         typer.Option("--topics", "-t", metavar="NAME|PATTERN", help="Topics to mirror; may be given again."),
-    ],
+    ]
     exclude: Annotated[
         list[str] | None, typer.Option("--exclude", metavar="NAME|PATTERN", help="Topics to leave out.")
-    ] = None,
-    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the names in the target.")] = "",
+    ] = None
+    prefix: Annotated[str, typer.Option("--prefix", help="Prefix of the names in the target.")] = ""
     renames: Annotated[
         list[str] | None, typer.Option("--rename", metavar="OLD=NEW", help="The name of a topic in the target.")
-    ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="Mirror what the topics hold now, then stop.")] = False,
+    ] = None
+    until_end: Annotated[bool, typer.Option("--until-end", help="Mirror what the topics hold now, then stop.")] = False
     name: Annotated[
         str | None,
         typer.Option(
             "--name", help="Name of this mirror, if several copy from one cluster; default: the cluster's id."
         ),
-    ] = None,
+    ] = None
     replication_factor: Annotated[
         int,
         typer.Option("--replication-factor", "-r", help="Replicas of new topics; -1: the target's default."),
-    ] = -1,
+    ] = -1
     exclude_configs: Annotated[
         list[str] | None,
         typer.Option("--exclude-config", metavar="KEY", help="A configuration not to copy."),
-    ] = None,
+    ] = None
     refresh: Annotated[
         float, typer.Option("--refresh", min=0.1, metavar="SECONDS", help="How often to look for new topics.")
-    ] = 30.0,
+    ] = 30.0
     source_config: Annotated[
         list[str] | None,
         typer.Option("--from-config", metavar="KEY=VALUE", help="A key of the clients that read; may be given again."),
-    ] = None,
+    ] = None
     target_config: Annotated[
         list[str] | None,
         typer.Option("--to-config", metavar="KEY=VALUE", help="A key of the clients that write; may be given again."),
-    ] = None,
+    ] = None
     as_json: Annotated[
         bool, typer.Option("--json", help="Show the status every ten seconds and at the end, each as a line of JSON.")
-    ] = False,
-) -> None:
+    ] = False
+
+    def mirror(self) -> Mirror:
+        """Return the mirror; ends with wrong usage for a text of another form."""
+        options = MirrorOptions(
+            topics=tuple(self.topics),
+            exclude=tuple(self.exclude or ()),
+            prefix=self.prefix,
+            renames=parsed_settings(self.renames, "--rename"),
+            name=self.name,
+            replication_factor=self.replication_factor,
+            exclude_configs=frozenset(self.exclude_configs or ()),
+            refresh_ms=round(self.refresh * 1000),
+        )
+        source = parsed_settings(self.source_config, "--from-config", self.source)
+        target = parsed_settings(self.target_config, "--to-config", self.target)
+        return Mirror(StreamsConfig(source), StreamsConfig(target), options)
+
+
+@option_groups
+def mirror(given: _Arguments) -> None:
     """Mirror topics to another cluster: each record once, with its partition, key, timestamp and headers.
 
     Runs until Ctrl-C or --until-end. A topic is created in the target if it is missing there.
     """
-    options = MirrorOptions(
-        topics=tuple(topics),
-        exclude=tuple(exclude or ()),
-        prefix=prefix,
-        renames=parsed_settings(renames, "--rename"),
-        name=name,
-        replication_factor=replication_factor,
-        exclude_configs=frozenset(exclude_configs or ()),
-        refresh_ms=round(refresh * 1000),
-    )
-    copying = Mirror(
-        _config(source, source_config, "--from-config"), _config(target, target_config, "--to-config"), options
-    )
-    status = _Status(copying, as_json)
+    copying = given.mirror()
+    status = _Status(copying, given.as_json)
     failure: StreamsError | None = None
     with terminating(), interruptible() as interrupted:
 
@@ -88,18 +98,14 @@ def mirror(
             return interrupted()
 
         try:
-            (copying.run_to_end if until_end else copying.run)(should_stop)
+            (copying.run_to_end if given.until_end else copying.run)(should_stop)
         except StreamsError as error:
             failure = error
             raise
         finally:
-            _show(copying.topics(), as_json, failure)
+            _show(copying.topics(), given.as_json, failure)
         if interrupted():
             raise typer.Exit(INTERRUPTED)
-
-
-def _config(servers: str, settings: list[str] | None, option: str) -> StreamsConfig:
-    return StreamsConfig({**parsed_settings(settings, option), "bootstrap.servers": servers})
 
 
 class _Status:

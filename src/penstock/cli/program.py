@@ -38,7 +38,7 @@ class ProgramError(StreamsError):
 
 
 @dataclass(frozen=True)
-class Program:
+class LoadedProgram:
     """What a program file defines.
 
     topologies: by name; the only one of a program without names is under the empty name. config: the keys of the
@@ -77,7 +77,7 @@ class Program:
         return StreamsConfig({"application.id": self.path.stem.replace("_", "-"), **self.config, **overrides})
 
 
-def load_program(path: Path) -> Program:
+def load_program(path: Path) -> LoadedProgram:
     """Run the file `path` and return what it defines.
 
     Raises:
@@ -111,7 +111,7 @@ def load_program(path: Path) -> Program:
     if not isinstance(config, Mapping):
         raise ProgramError(f"`config` of {path} must be a dict or a StreamsConfig, not a {type(config).__name__}.")
     files = {**modules_beside(path), str(path): own}
-    return Program(path, topologies, config.given() if isinstance(config, StreamsConfig) else config, files)
+    return LoadedProgram(path, topologies, config.given() if isinstance(config, StreamsConfig) else config, files)
 
 
 def with_servers_of_state(config: StreamsConfig) -> StreamsConfig:

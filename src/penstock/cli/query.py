@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import Annotated, Any
 
@@ -14,9 +15,9 @@ import orjson
 import typer
 from rich.table import Table
 
-from penstock.application.store_entries import Entry, Selection, StoreEntries, plain
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import Settings, err, out, parsed_settings
+from penstock.application.store_entries import Entry, EntrySelection, StoreEntries, plain
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import err, option_groups, out
 from penstock.cli.program import load_program, with_servers_of_state
 from penstock.cli.run import File
 from penstock.host.api import Staleness, StateQueries
@@ -26,35 +27,45 @@ from penstock.windows import LONG_MAX
 
 DEFAULT_LIMIT = 100
 
-Store = Annotated[str | None, typer.Argument(metavar="STORE", help="A store; without one, lists the stores.")]
-Key = Annotated[str | None, typer.Argument(metavar="KEY", help="A key, as text; without one, shows all entries.")]
+
+@dataclass(frozen=True)
+class _Filter:
+    """The options that say which entries of which store are shown."""
+
+    store: Annotated[str | None, typer.Argument(metavar="STORE", help="A store; without one, lists the stores.")] = None
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="A key, as text; without one, shows all entries.")
+    ] = None
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None
+    from_time: Annotated[int, typer.Option("--from-time", min=0, help="Windows and versions from this time (ms).")] = 0
+    to_time: Annotated[int, typer.Option("--to-time", min=0, help="Windows and versions up to this time (ms).")] = (
+        LONG_MAX
+    )
+
+    def selection(self) -> EntrySelection:
+        """Return the selection of entries within the store."""
+        return EntrySelection(self.key, partition=self.partition, from_time=self.from_time, to_time=self.to_time)
 
 
+@option_groups
 def query(
     file: File,
-    store: Store = None,
-    key: Key = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only this partition.")] = None,
-    from_time: Annotated[int, typer.Option("--from-time", min=0, help="Windows and versions from this time (ms).")] = 0,
-    to_time: Annotated[
-        int, typer.Option("--to-time", min=0, help="Windows and versions up to this time (ms).")
-    ] = LONG_MAX,
+    *,
+    shown: _Filter,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Show at most this many entries.")] = DEFAULT_LIMIT,
     json: Annotated[bool, typer.Option("--json", help="Show one line of JSON per entry, with its times.")] = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    options: ProgramOptions,
 ) -> None:
     """Show what a store of a program holds, one line per entry with key and value, as of the newest commit in the
     checkpoint, or on threads as of the end of the changelog topics. The program may run or not."""
     program = load_program(file)
-    settings = with_servers_of_state(program.configured(parsed_settings(config, servers=servers)))
+    settings = with_servers_of_state(program.configured(options.overrides()))
     with open_durable_state(program.topology, settings) as state:
         staleness = state.staleness()
-        if store is None:
+        if shown.store is None:
             _list(state)
         else:
-            selection = Selection(key, partition=partition, from_time=from_time, to_time=to_time)
-            entries = StoreEntries(state, state.stores(), settings).of(store, selection)
+            entries = StoreEntries(state, state.stores(), settings).of(shown.store, shown.selection())
             _show(entries, limit, _json_line if json else _line)
     err.print(_as_of(staleness) if keeps_checkpoint(settings) else "As of the present end of the changelog topics.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from enum import StrEnum
 from io import TextIOWrapper
 from typing import IO, Annotated, Any, Final, NamedTuple
@@ -12,12 +13,13 @@ from typing import IO, Annotated, Any, Final, NamedTuple
 import orjson
 import typer
 
-from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import INTERRUPTED, Settings, err, interruptible
+from penstock.cli.clients import TIMEOUT_MS, BrokerOptions
+from penstock.cli.common import INTERRUPTED, err, interruptible, option_groups
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, ConfluentProducer
 from penstock.config import StreamsConfig, did_you_mean
 from penstock.errors import SerializationError, StreamsError, UnknownTopicOrPartitionError, counted
+from penstock.plan.internal_topics import check_topic_name
 from penstock.record import Headers, RecordBatch, TopicPartition
 from penstock.serdes.texts import NULL, SerdeName, from_json, from_text, to_json, to_text
 from penstock.topic_names import why_illegal
@@ -35,19 +37,19 @@ _NO_HEADERS: Final = "NO_HEADERS"
 _Reader = Callable[[SerdeName, str, bytes | None], Any]
 """Returns the bytes of a value of a serde, of a topic, as what is shown."""
 
-Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
-KeySerde = Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")]
-ValueSerde = Annotated[SerdeName, typer.Option("--value-serde", help="How values are written as bytes.")]
-HeaderSerde = Annotated[SerdeName, typer.Option("--header-serde", help="How values of headers are written as bytes.")]
 
+@dataclass(frozen=True)
+class _Serdes:
+    """The topic of a command, and the serdes of its records."""
 
-class _Serdes(NamedTuple):
-    """The serdes of the records of a topic."""
-
-    topic: str
-    key: SerdeName
-    value: SerdeName
-    header: SerdeName
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")]
+    key: Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")] = SerdeName.string
+    value: Annotated[SerdeName, typer.Option("--value-serde", help="How values are written as bytes.")] = (
+        SerdeName.string
+    )
+    header: Annotated[SerdeName, typer.Option("--header-serde", help="How values of headers are written as bytes.")] = (
+        SerdeName.string
+    )
 
 
 class _Line(NamedTuple):
@@ -67,7 +69,7 @@ class _Place(NamedTuple):
     offset: int
 
 
-class Part(StrEnum):
+class RecordPart(StrEnum):
     """What `penstock consume` shows of a record besides key and value, in this order."""
 
     TIMESTAMP = "timestamp"
@@ -81,8 +83,25 @@ def _with_tabs(separator: str | None) -> str | None:
     return None if separator is None else separator.replace(r"\t", "\t")
 
 
+@dataclass(frozen=True)
+class _ForEachRecord:
+    """The options of `penstock produce` that hold for each record whose line does not say otherwise."""
+
+    partition: Annotated[
+        int | None,
+        typer.Option("--partition", min=0, help="Partition of each record; default: as Kafka chooses it, by the key."),
+    ] = None
+    headers: Annotated[
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be given again."),
+    ] = None
+    timestamp: Annotated[
+        int | None, typer.Option("--timestamp", min=0, help="Timestamp of each record (ms); default, and 0: now.")
+    ] = None
+
+
+@option_groups
 def produce(
-    topic: Topic,
     key_separator: Annotated[
         str | None,
         typer.Option(
@@ -91,20 +110,9 @@ def produce(
             help=r"Text between key and value of a line, \t for a tab; without it, records have no keys.",
         ),
     ] = None,
-    key_serde: KeySerde = SerdeName.string,
-    value_serde: ValueSerde = SerdeName.string,
-    header_serde: HeaderSerde = SerdeName.string,
-    partition: Annotated[
-        int | None,
-        typer.Option("--partition", min=0, help="Partition of each record; default: as Kafka chooses it, by the key."),
-    ] = None,
-    headers: Annotated[
-        list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of each record; may be given again."),
-    ] = None,
-    timestamp: Annotated[
-        int | None, typer.Option("--timestamp", min=0, help="Timestamp of each record (ms); default, and 0: now.")
-    ] = None,
+    *,
+    serdes: _Serdes,
+    given: _ForEachRecord,
     as_json: Annotated[
         bool,
         typer.Option(
@@ -112,8 +120,7 @@ def produce(
         ),
     ] = False,
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
-    servers: Servers = None,
-    config: Settings = None,
+    brokers: BrokerOptions,
 ) -> None:
     """Write each line of standard input to a topic as a record; the text null stands for no key and no value.
 
@@ -122,10 +129,9 @@ def produce(
     """
     if as_json and key_separator is not None:
         raise typer.BadParameter("a line of --json has its key in the object", param_hint="--key-separator")
-    serdes = _Serdes(topic, key_serde, value_serde, header_serde)
-    for_all = tuple(_header(text, serdes) for text in headers or ())
-    settings = client_config(servers, config)
-    _check_exists(settings, topic, create)
+    headers = tuple(_header(text, serdes) for text in given.headers or ())
+    settings = brokers.client_config()
+    _check_exists(settings, serdes.topic, create)
     producer = ConfluentProducer(settings)
     if sys.stdin.isatty():
         err.print("A line is a record; end with Ctrl-D.")
@@ -134,17 +140,17 @@ def produce(
         lines = _lines(sys.stdin)
         for line in _json_lines(lines, serdes) if as_json else _text_lines(lines, serdes, key_separator):
             producer.send(
-                topic,
+                serdes.topic,
                 line.key,
                 line.value,
-                partition,
-                timestamp if line.timestamp is None else line.timestamp,
-                for_all if line.headers is None else line.headers,
+                given.partition,
+                given.timestamp if line.timestamp is None else line.timestamp,
+                headers if line.headers is None else line.headers,
             )
             count += 1
     finally:
         producer.close()
-        err.print(f"Wrote {counted(count, 'record')} to {topic}.")
+        err.print(f"Wrote {counted(count, 'record')} to {serdes.topic}.")
 
 
 def _header(text: str, serdes: _Serdes) -> tuple[str, bytes | None]:
@@ -171,6 +177,7 @@ def _check_exists(config: StreamsConfig, topic: str, create: bool) -> None:
 def _unknown(
     admin: ConfluentAdmin, config: StreamsConfig, topic: str, topics: Iterable[str], remedy: str
 ) -> UnknownTopicOrPartitionError:
+    check_topic_name(topic)
     admin.topic_ids([topic])  # raises where it is only not to be seen
     asked = did_you_mean(topic, topics) or "."
     return UnknownTopicOrPartitionError(
@@ -240,29 +247,25 @@ def _json_headers(headers: Any, serdes: _Serdes, number: int) -> Headers:
     return tuple((name, from_json(serdes.header, serdes.topic, value)) for name, value in headers)
 
 
-def consume(
-    topic: Topic,
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Show all records; without it, only new ones.")
-    ] = False,
-    key_serde: KeySerde = SerdeName.string,
-    value_serde: ValueSerde = SerdeName.string,
-    header_serde: HeaderSerde = SerdeName.string,
+@dataclass(frozen=True)
+class _View:
+    """The options of `penstock consume` that say which parts of which records are shown, and when it ends."""
+
     parts: Annotated[
-        list[Part] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
-    ] = None,
+        list[RecordPart] | None, typer.Option("--print", help="Show this too, before the key; may be given again.")
+    ] = None
     as_json: Annotated[
         bool, typer.Option("--json", help="Show each record as an object in JSON, with all that it has.")
-    ] = False,
-    max_messages: Annotated[
-        int | None, typer.Option("--max-messages", min=1, help="Exit after this many records.")
-    ] = None,
+    ] = False
+    max_messages: Annotated[int | None, typer.Option("--max-messages", min=1, help="Exit after this many records.")] = (
+        None
+    )
     timeout_ms: Annotated[
         int | None, typer.Option("--timeout-ms", min=1, help="Exit when no record has arrived for this long (ms).")
-    ] = None,
+    ] = None
     read_committed: Annotated[
         bool, typer.Option("--read-committed", help="Leave out records of aborted and open transactions.")
-    ] = False,
+    ] = False
     separator: Annotated[
         str,
         typer.Option(
@@ -271,40 +274,48 @@ def consume(
             help=r"Text between key and value, \t for a tab.",
             show_default="a tab",
         ),
-    ] = "\t",
-    servers: Servers = None,
-    config: Settings = None,
+    ] = "\t"
+
+
+@option_groups
+def consume(
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Show all records; without it, only new ones.")
+    ] = False,
+    *,
+    serdes: _Serdes,
+    view: _View,
+    brokers: BrokerOptions,
 ) -> None:
     """Show the records of a topic, one per line: key, value. Runs until Ctrl-C, --max-messages or --timeout-ms."""
-    if as_json and parts:
+    if view.as_json and view.parts:
         raise typer.BadParameter("--json shows all parts of a record", param_hint="--print")
-    serdes = _Serdes(topic, key_serde, value_serde, header_serde)
-    settings = client_config(servers, config)
-    positions = _positions(settings, topic, from_beginning)
-    consumer = ConfluentConsumer(settings, read_committed)
+    settings = brokers.client_config()
+    positions = _positions(settings, serdes.topic, from_beginning)
+    consumer = ConfluentConsumer(settings, view.read_committed)
     shown = 0
     try:
         consumer.assign(positions)
         quiet_since = time.monotonic()
         with interruptible() as interrupted:
-            while max_messages is None or shown < max_messages:
-                most = _POLL_RECORDS if max_messages is None else min(_POLL_RECORDS, max_messages - shown)
+            while view.max_messages is None or shown < view.max_messages:
+                most = _POLL_RECORDS if view.max_messages is None else min(_POLL_RECORDS, view.max_messages - shown)
                 arrived = consumer.poll(_POLL_MS, most)
                 for partition, batch in arrived:
-                    if as_json:
+                    if view.as_json:
                         _show_json(partition, batch, serdes)
                     else:
-                        _show(partition, batch, serdes, parts or [], separator)
+                        _show(partition, batch, serdes, view)
                     shown += len(batch)
                 if interrupted():
                     raise typer.Exit(INTERRUPTED)
                 if arrived:
                     quiet_since = time.monotonic()
-                elif timeout_ms is not None and (time.monotonic() - quiet_since) * 1000 >= timeout_ms:
+                elif view.timeout_ms is not None and (time.monotonic() - quiet_since) * 1000 >= view.timeout_ms:
                     break
     finally:
         consumer.close()
-        err.print(f"{counted(shown, 'record')} of {topic}.")
+        err.print(f"{counted(shown, 'record')} of {serdes.topic}.")
 
 
 def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[TopicPartition, int]:
@@ -316,16 +327,16 @@ def _positions(config: StreamsConfig, topic: str, from_beginning: bool) -> dict[
     return admin.beginning_offsets(partitions) if from_beginning else admin.end_offsets(partitions)
 
 
-def _show(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, parts: list[Part], separator: str) -> None:
+def _show(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, view: _View) -> None:
     for shown in _records(partition, batch, serdes, to_text):
-        columns = [_column(part, shown) for part in Part if part in parts]
-        sys.stdout.write(separator.join([*columns, shown["key"], shown["value"]]) + "\n")
+        columns = [_column(part, shown) for part in RecordPart if part in (view.parts or ())]
+        sys.stdout.write(view.separator.join([*columns, shown["key"], shown["value"]]) + "\n")
     sys.stdout.flush()
 
 
-def _column(part: Part, shown: dict[str, Any]) -> str:
+def _column(part: RecordPart, shown: dict[str, Any]) -> str:
     """Return a part of a record as kafka-console-consumer shows it."""
-    if part is Part.HEADERS:
+    if part is RecordPart.HEADERS:
         return ",".join(f"{name}:{value}" for name, value in shown["headers"]) or _NO_HEADERS
     return f"{part.value.capitalize()}:{shown[part.value]}"
 

@@ -7,13 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import FAILED, AsJson, option_groups, out, print_json
 from penstock.cli.program import load_program
 from penstock.errors import StreamsError
 from penstock.host.threads.recovering import Recovery, accept_topics, plan_recovery, recover_from_state
 
 
+@option_groups
 def recover(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
     from_state: Annotated[
@@ -33,8 +34,8 @@ def recover(
         ),
     ] = False,
     as_json: AsJson = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    *,
+    options: ProgramOptions,
 ) -> None:
     """Show which changelog and repartition topics of an application on the threads host were deleted after it had used
     them, or make them again. Stop all instances first.
@@ -44,7 +45,7 @@ def recover(
     if from_state and as_they_are:
         raise typer.BadParameter("give one of the options --from-state and --as-they-are", param_hint="recover")
     program = load_program(file)
-    configured = program.configured(parsed_settings(config, servers=servers))
+    configured = program.configured(options.overrides())
     if configured["penstock.host"] == "spark" and not configured["penstock.changelog.topics"]:
         raise StreamsError("An application on Spark has its state in its checkpoint, and no topics to recover.")
     act = recover_from_state if from_state else accept_topics if as_they_are else plan_recovery

@@ -2,44 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.clients import Servers, client_config
-from penstock.cli.common import AsJson, Settings, out, parsed_time, print_json
+from penstock.cli.clients import BrokerOptions
+from penstock.cli.common import AsJson, option_groups, out, parsed_time, print_json
 from penstock.errors import counted
 from penstock.serdes.texts import SerdeName, from_text
-from penstock.transfers.redrive import Redrive, RedriveOptions, Selection, plan_redrive
+from penstock.transfers.redrive import LetterSelection, Redrive, RedriveOptions, plan_redrive
 from penstock.transfers.redrive import redrive as redrive_letters
 
 
-def redrive(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters.")],
+@dataclass(frozen=True)
+class _Filters:
+    """The options that say which dead letters of which topic are written back."""
+
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic of the dead letters.")]
     source_topics: Annotated[
         list[str] | None, typer.Option("--source-topic", metavar="TOPIC", help="Only what came from this topic.")
-    ] = None,
+    ] = None
     partitions: Annotated[
         list[int] | None, typer.Option("--partition", min=0, help="Only what came from this partition.")
-    ] = None,
+    ] = None
     offsets: Annotated[
         list[int] | None, typer.Option("--offset", min=0, help="Only what came from this offset of its source.")
-    ] = None,
+    ] = None
     exceptions: Annotated[
         list[str] | None,
         typer.Option("--exception", metavar="CLASS", help="Only this class of errors, such as builtins.ValueError."),
-    ] = None,
-    keys: Annotated[list[str] | None, typer.Option("--key", help="Only records of this key.")] = None,
+    ] = None
+    keys: Annotated[list[str] | None, typer.Option("--key", help="Only records of this key.")] = None
     key_serde: Annotated[SerdeName, typer.Option("--key-serde", help="How keys are written as bytes.")] = (
         SerdeName.string
-    ),
+    )
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Only records from this time on: 2030-01-31T12:00.")
-    ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only records before this time.")] = None,
+    ] = None
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only records before this time.")] = None
+
+    def selection(self) -> LetterSelection:
+        """Return the selection of letters; ends with wrong usage for a text that is no time."""
+        return LetterSelection(
+            frozenset(self.source_topics or ()),
+            frozenset(self.partitions or ()),
+            frozenset(self.exceptions or ()),
+            frozenset(from_text(self.key_serde, self.topic, key) for key in self.keys or ()),
+            _time(self.since, "--since"),
+            _time(self.until, "--until"),
+            frozenset(self.offsets or ()),
+        )
+
+
+@option_groups
+def redrive(
+    *,
+    filters: _Filters,
     to: Annotated[
         str | None, typer.Option("--to", metavar="TOPIC", help="Write to this topic, partitioned by key.")
     ] = None,
@@ -49,8 +70,7 @@ def redrive(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written, and write nothing.")] = False,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    brokers: BrokerOptions,
 ) -> None:
     """Write dead letters back to the topic and partition that they came from, each once, without the headers of the
     error.
@@ -58,17 +78,8 @@ def redrive(
     A filter may be given again, and selects any of its values. What one run does not select, another run may. The topic
     penstock-redrive-TOPIC keeps what was written.
     """
-    selection = Selection(
-        frozenset(source_topics or ()),
-        frozenset(partitions or ()),
-        frozenset(exceptions or ()),
-        frozenset(from_text(key_serde, topic, key) for key in keys or ()),
-        _time(since, "--since"),
-        _time(until, "--until"),
-        frozenset(offsets or ()),
-    )
-    options = RedriveOptions(selection, to, limit, skip_invalid)
-    done = (plan_redrive if dry_run else redrive_letters)(client_config(servers, config), topic, options)
+    options = RedriveOptions(filters.selection(), to, limit, skip_invalid)
+    done = (plan_redrive if dry_run else redrive_letters)(brokers.client_config(), filters.topic, options)
     if as_json:
         print_json({**asdict(done), "records": done.records, "dry_run": dry_run})
     else:

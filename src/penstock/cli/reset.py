@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.broker import DataDir, Port
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import DEFAULT_PORT, AsJson, Settings, out, parsed_settings, print_json
+from penstock.cli.broker import EmbeddedBrokerOptions
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import AsJson, option_groups, out, print_json
 from penstock.cli.program import load_program
 from penstock.cli.run import HostOption, with_broker
 from penstock.extras import load
@@ -21,15 +21,15 @@ _MODULES: Final = {"spark": "penstock.spark", "threads": "penstock.host.threads.
 """The module that resets an application, by host."""
 
 
+@option_groups
 def reset(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted, and delete nothing.")] = False,
     host: HostOption = None,
-    port: Port = DEFAULT_PORT,
-    data_dir: DataDir = None,
+    *,
+    embedded: EmbeddedBrokerOptions,
     as_json: AsJson = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    options: ProgramOptions,
 ) -> None:
     """Delete positions, state, markers and internal topics of an application that is not running.
 
@@ -37,13 +37,13 @@ def reset(
     topics that it reads and writes stay as they are. If the program names no bootstrap.servers, the embedded broker of
     `penstock run` runs meanwhile.
     """
-    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
+    overrides = options.overrides()
     if host is not None:
         overrides["penstock.host"] = host.value
     program = load_program(file)
     configured = program.configured(overrides)
     module = load(_MODULES[configured["penstock.host"]], f"penstock.host={configured['penstock.host']}")
-    with terminating(), with_broker(configured, port, data_dir) as settings:
+    with terminating(), with_broker(configured, embedded) as settings:
         plan: ApplicationReset = (module.plan_reset if dry_run else module.reset)(program.topology, settings)
     if as_json:
         print_json({**asdict(plan), "dry_run": dry_run})

@@ -13,20 +13,18 @@ import typer
 
 from penstock.application.life import ApplicationLife
 from penstock.background import in_background
-from penstock.cli.broker import DataDir, Port, default_data_directory
-from penstock.cli.clients import ServersOfProgram
+from penstock.cli.broker import EmbeddedBrokerOptions
+from penstock.cli.clients import ProgramOptions
 from penstock.cli.common import (
-    DEFAULT_PORT,
     AsJson,
-    Settings,
     Verbose,
     err,
+    option_groups,
     out,
-    parsed_settings,
     print_json,
     set_verbose,
 )
-from penstock.cli.program import Program, ProgramError, load_program
+from penstock.cli.program import LoadedProgram, ProgramError, load_program
 from penstock.cli.saved_program import streams_of
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
@@ -62,25 +60,25 @@ File = Annotated[
 ]
 
 
+@option_groups
 def run(
     file: File,
     until_end: Annotated[
         bool, typer.Option("--until-end", help="Process what the topics hold now, then stop.")
     ] = False,
     host: HostOption = None,
-    port: Port = DEFAULT_PORT,
-    data_dir: DataDir = None,
+    *,
+    embedded: EmbeddedBrokerOptions,
     ui: Annotated[bool, typer.Option("--ui", help="Show the application over HTTP while it runs.")] = False,
     ui_port: Annotated[
         int | None,
         typer.Option("--ui-port", min=0, max=65535, help="Port for --ui, which it implies; 0 for a free one."),
     ] = None,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    options: ProgramOptions,
     verbose: Verbose = False,
 ) -> None:
     """Run the topologies of a program. If it names no bootstrap.servers, an embedded broker runs with it."""
-    overrides: dict[str, Any] = parsed_settings(config, servers=servers)
+    overrides = options.overrides()
     if host is not None:
         overrides["penstock.host"] = host.value
     if verbose:
@@ -95,13 +93,13 @@ def run(
     if verbose and configured["penstock.host"] == HostName.spark:
         overrides.setdefault("penstock.spark.log.level", "info")
     configured = program.configured(overrides)
-    with terminating(), with_broker(configured, port, data_dir) as settings:
+    with terminating(), with_broker(configured, embedded) as settings:
         if configured["bootstrap.servers"] is None:
             create_missing_topics(program, settings)
         run_program(program, {**overrides, "bootstrap.servers": settings["bootstrap.servers"]}, until_end)
 
 
-def run_program(program: Program, overrides: Mapping[str, Any], until_end: bool = False) -> None:
+def run_program(program: LoadedProgram, overrides: Mapping[str, Any], until_end: bool = False) -> None:
     """Run the topologies of a program until it ends, or the topics do; raises the error that ends it. overrides: of the
     configuration in its file."""
     if program.configured(overrides)["penstock.host"] == HostName.threads:
@@ -192,13 +190,12 @@ def describe(
 
 
 @contextmanager
-def with_broker(config: StreamsConfig, port: int, data_dir: Path | None) -> Iterator[StreamsConfig]:
+def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Iterator[StreamsConfig]:
     """Yield `config`, with an embedded broker behind it for the time of the block if it names no brokers.
 
     Args:
         config: the configuration of a program.
-        port: where the broker listens; 0 for a free port.
-        data_dir: the directory of its data; None for the default.
+        embedded: where the broker listens and has its data.
 
     Raises:
         BrokerError: the broker cannot start, for example because another one uses the port or the directory.
@@ -206,10 +203,10 @@ def with_broker(config: StreamsConfig, port: int, data_dir: Path | None) -> Iter
     if config["bootstrap.servers"] is not None:
         yield config
         return
-    directory = data_dir or default_data_directory(config)
+    directory = embedded.directory(config)
     with ExitStack() as stack:
         try:
-            broker = stack.enter_context(BrokerProcess(directory, port=port))
+            broker = stack.enter_context(BrokerProcess(directory, port=embedded.port))
         except BrokerError as error:
             error.add_note(
                 "The command starts a broker because the program names none. To use one that already runs, "
@@ -221,7 +218,7 @@ def with_broker(config: StreamsConfig, port: int, data_dir: Path | None) -> Iter
         yield StreamsConfig({**config.given(), "bootstrap.servers": broker.bootstrap_servers})
 
 
-def create_missing_topics(program: Program, config: StreamsConfig) -> None:
+def create_missing_topics(program: LoadedProgram, config: StreamsConfig) -> None:
     """Create the topics that the application names and reads or writes, as a broker for development does."""
     wanted: set[str] = set()
     for name, topology in program.topologies.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.application.comparison import Compare, Comparison
-from penstock.cli.program import FileState, Program, ProgramError, file_state
+from penstock.cli.program import FileState, LoadedProgram, ProgramError, file_state
 from penstock.cli.program_process import Answer, Order, ProgramProcess
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, UnsupportedOperationError
@@ -24,7 +24,7 @@ class SavedProgram:
     """Compares one program with its files. It loads the saved files in a process of their own, once for each time that
     they are saved, however often it is asked."""
 
-    def __init__(self, program: Program, overrides: Mapping[str, Any], config: StreamsConfig) -> None:
+    def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any], config: StreamsConfig) -> None:
         """Take the program that runs, with its configuration and what overrides that of its file."""
         self._program = program
         self._config = config
@@ -70,7 +70,7 @@ class SavedProgram:
             process.close(_END_SECONDS)
 
 
-def streams_of(program: Program, overrides: Mapping[str, Any]) -> KafkaStreams | KafkaStreamsNamedTopologyWrapper:
+def streams_of(program: LoadedProgram, overrides: Mapping[str, Any]) -> KafkaStreams | KafkaStreamsNamedTopologyWrapper:
     """Return the application of a program, not yet started.
 
     Args:
@@ -89,7 +89,7 @@ def streams_of(program: Program, overrides: Mapping[str, Any]) -> KafkaStreams |
 class _StreamsOfProgram(KafkaStreams):
     """Runs the only topology of a program file."""
 
-    def __init__(self, program: Program, overrides: Mapping[str, Any]) -> None:
+    def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any]) -> None:
         """Take the program, and what overrides the configuration of its file; raises as KafkaStreams does."""
         config = program.configured(overrides)
         super().__init__(program.topology, config)
@@ -102,7 +102,7 @@ class _StreamsOfProgram(KafkaStreams):
 class _NamedTopologiesOfProgram(KafkaStreamsNamedTopologyWrapper):
     """Runs the named topologies of a program file."""
 
-    def __init__(self, program: Program, overrides: Mapping[str, Any]) -> None:
+    def __init__(self, program: LoadedProgram, overrides: Mapping[str, Any]) -> None:
         """Take the program, and what overrides the configuration of its file; raises as the base class does."""
         super().__init__(program.configured(overrides))
         self._path = program.path

@@ -13,7 +13,7 @@ from rich.table import Table
 from penstock import savepoints
 from penstock.cli.clients import ServersOfProgram
 from penstock.cli.common import AsJson, Settings, err, out, parsed_settings, print_json
-from penstock.cli.program import Program, load_program
+from penstock.cli.program import LoadedProgram, load_program
 from penstock.cli.takeover import taken_over
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, counted
@@ -197,7 +197,7 @@ def export_state(
     out.print(f"Exported {savepoint}: wrote {counted(written, 'record')}, and the offsets of the group {group}.")
 
 
-def _program(application: str) -> Program | None:
+def _program(application: str) -> LoadedProgram | None:
     path = Path(application)
     return load_program(path) if path.is_file() else None
 

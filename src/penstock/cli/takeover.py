@@ -10,16 +10,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import FAILED, AsJson, option_groups, out, print_json
 from penstock.cli.program import load_program
-from penstock.client.api import GroupMember
+from penstock.client.api import MemberDescription
 from penstock.errors import counted
-from penstock.host.threads.takeover import WATCH_SECONDS, Input, Takeover, plan_takeover, remove_dead_members
+from penstock.host.threads.takeover import WATCH_SECONDS, InputOffset, Takeover, plan_takeover, remove_dead_members
 from penstock.plan.topology import built_topology
 from penstock.record import NO_TIMESTAMP
 
 
+@option_groups
 def takeover(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A program that defines `topology` and `config`.")],
     force: Annotated[
@@ -33,8 +34,8 @@ def takeover(
         ),
     ] = False,
     as_json: AsJson = False,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    *,
+    options: ProgramOptions,
 ) -> None:
     """Show which offsets and stores `penstock run --host threads` would take over from another application with this
     application.id, such as one of Kafka Streams in Java, or why it cannot. Changes nothing without --force.
@@ -42,7 +43,7 @@ def takeover(
     The exit code is 1 if something prevents it.
     """
     program = load_program(file)
-    configured = program.configured(parsed_settings(config, servers=servers))
+    configured = program.configured(options.overrides())
     built = built_topology(program.topology, configured.required("application.id"))
     configured = configured.overridden(built.config_overrides)
     removed = remove_dead_members(configured, WATCH_SECONDS) if force else ()
@@ -57,7 +58,7 @@ def takeover(
         raise typer.Exit(FAILED)
 
 
-def _as_json(plan: Takeover, removed: Sequence[GroupMember]) -> dict[str, Any]:
+def _as_json(plan: Takeover, removed: Sequence[MemberDescription]) -> dict[str, Any]:
     group = plan.group
     return {
         "removed": _members(removed),
@@ -90,7 +91,7 @@ def taken_over(plan: Takeover) -> dict[str, Any]:
     }
 
 
-def _members(members: Sequence[GroupMember]) -> list[dict[str, str]]:
+def _members(members: Sequence[MemberDescription]) -> list[dict[str, str]]:
     return [{"member": one.member_id, "client": one.client_id, "host": one.host} for one in members]
 
 
@@ -117,7 +118,7 @@ def _show(plan: Takeover) -> None:
         )
 
 
-def _time(each: Input) -> str:
+def _time(each: InputOffset) -> str:
     if each.partition_time == NO_TIMESTAMP:
         return "unknown"
     return datetime.fromtimestamp(each.partition_time / 1000, UTC).isoformat(timespec="milliseconds")

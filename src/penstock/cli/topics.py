@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import FAILED, AsJson, Settings, out, parsed_settings, print_json, report
+from penstock.cli.clients import TIMEOUT_MS, BrokerOptions
+from penstock.cli.common import FAILED, AsJson, option_groups, out, parsed_settings, print_json, report
 from penstock.client.api import NewTopic
 from penstock.client.confluent import ConfluentAdmin
 from penstock.errors import KafkaError, TopicExistsError, UnknownTopicOrPartitionError, counted
@@ -21,6 +21,7 @@ Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="One or mor
 
 
 @app.command()
+@option_groups
 def create(
     topics: Names,
     partitions: Annotated[int, typer.Option("--partitions", "-p", min=1, help="Partitions of each.")] = 1,
@@ -31,12 +32,12 @@ def create(
         list[str] | None, typer.Option("--topic-config", metavar="KEY=VALUE", help="A configuration of the topics.")
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Create topics."""
     configs = parsed_settings(topic_config, "--topic-config")
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
 
     def create_one(name: str) -> None:
         admin.create_topics([NewTopic(name, partitions, replication_factor, configs)])
@@ -47,15 +48,16 @@ def create(
 
 
 @app.command("list")
+@option_groups
 def list_topics(
     internal: Annotated[bool, typer.Option("--internal", help="Show Kafka's own topics too.")] = False,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """List topics, their partitions and how many records they hold (counted by offset, so deleted records and
     transaction markers count too)."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     found = {name: count for name, count in sorted(admin.topics().items()) if internal or not name.startswith("__")}
     partitions = [TopicPartition(name, number) for name, count in found.items() for number in range(count)]
     first, last = admin.beginning_offsets(partitions), admin.end_offsets(partitions)
@@ -72,9 +74,10 @@ def list_topics(
 
 
 @app.command()
-def describe(topics: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def describe(topics: Names, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Show partitions, offsets and configuration of topics."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
     described = [_described(admin, name) for name in topics]
     if as_json:
         print_json(described)
@@ -112,15 +115,16 @@ def _described(admin: ConfluentAdmin, name: str) -> dict[str, Any]:
 
 
 @app.command()
+@option_groups
 def configs(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.")],
     all_keys: Annotated[bool, typer.Option("--all", help="Also show inherited settings.")] = False,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Show the configuration of a topic."""
-    found = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS).describe_topic(topic)
+    found = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS).describe_topic(topic)
     shown = {key: value for key, value in sorted(found.config.items()) if all_keys or key in found.overrides}
     if as_json:
         print_json({"topic": topic, "configs": shown})
@@ -130,6 +134,7 @@ def configs(
 
 
 @app.command()
+@option_groups
 def alter(
     topics: Names,
     changes: Annotated[
@@ -142,14 +147,14 @@ def alter(
         int | None, typer.Option("--partitions", "-p", min=1, help="A larger number of partitions.")
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Change the configuration of topics, or give them more partitions."""
     if not (changes or deletions or partitions):
         raise typer.BadParameter("nothing to change: give --set, --unset or --partitions")
     changed = parsed_settings(changes, "--set")
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
 
     def alter_one(name: str) -> None:
         if changes or deletions:
@@ -163,9 +168,10 @@ def alter(
 
 
 @app.command()
-def delete(topics: Names, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def delete(topics: Names, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Delete topics with all their records."""
-    admin = ConfluentAdmin(client_config(servers, config), TIMEOUT_MS)
+    admin = ConfluentAdmin(brokers.client_config(), TIMEOUT_MS)
 
     def delete_one(name: str) -> None:
         admin.delete_topics([name])

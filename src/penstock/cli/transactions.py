@@ -10,8 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from penstock.cli.clients import TIMEOUT_MS, Servers, client_config
-from penstock.cli.common import AsJson, Settings, out, print_json
+from penstock.cli.clients import TIMEOUT_MS, BrokerOptions
+from penstock.cli.common import AsJson, option_groups, out, print_json
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.record import TopicPartition
@@ -30,6 +30,7 @@ Partition = Annotated[int, typer.Argument(metavar="PARTITION", min=0, help="The 
 
 
 @app.command("list")
+@option_groups
 def list_transactions(
     states: Annotated[
         list[str] | None,
@@ -46,11 +47,11 @@ def list_transactions(
         str | None, typer.Option("--pattern", metavar="REGEX", help="Only ids that match a regular expression of RE2.")
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """List transactional ids, their producers and states."""
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         found = admin.transactions(states or (), producer_ids or (), duration, pattern)
     rows = [
         {"transactional_id": one.transactional_id, "producer_id": one.producer_id, "state": one.state} for one in found
@@ -59,9 +60,10 @@ def list_transactions(
 
 
 @app.command()
-def describe(transactional_id: Id, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def describe(transactional_id: Id, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Show the state of a transactional id, and the partitions of its open transaction."""
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         found = admin.describe(transactional_id)
     duration = None if found.start_ms is None else max(round(time.time() * 1000) - found.start_ms, 0)
     row = {
@@ -84,6 +86,7 @@ def describe(transactional_id: Id, as_json: AsJson = False, servers: Servers = N
 
 
 @app.command()
+@option_groups
 def producers(
     topic: Topic,
     partition: Partition,
@@ -91,11 +94,11 @@ def producers(
         int | None, typer.Option("--broker", metavar="ID", help="The replica to ask; default: the leader.")
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Show the producers that a partition knows, and where their open transactions begin."""
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         found = admin.producers(TopicPartition(topic, partition), broker)
     rows = [
         {
@@ -113,9 +116,10 @@ def producers(
 
 
 @app.command()
-def terminate(transactional_id: Id, as_json: AsJson = False, servers: Servers = None, config: Settings = None) -> None:
+@option_groups
+def terminate(transactional_id: Id, as_json: AsJson = False, *, brokers: BrokerOptions) -> None:
     """Abort the open transaction of a transactional id, and fence the producer that uses the id."""
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         before = admin.terminate(transactional_id)
     if as_json:
         print_json({"transactional_id": transactional_id, "producer_id": before.producer_id, "state": before.state})
@@ -124,6 +128,7 @@ def terminate(transactional_id: Id, as_json: AsJson = False, servers: Servers = 
 
 
 @app.command("find-hanging")
+@option_groups
 def find_hanging(
     topic: Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Only in this topic.")] = None,
     broker: Annotated[
@@ -139,11 +144,11 @@ def find_hanging(
         ),
     ] = 15,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Find transactions that partitions hold open and no coordinator knows; `abort` ends them."""
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         found = admin.hanging(round(most_minutes * _MINUTE_MS), broker, topic)
     now = round(time.time() * 1000)
     rows = [
@@ -163,6 +168,7 @@ def find_hanging(
 
 
 @app.command()
+@option_groups
 def abort(
     topic: Topic,
     partition: Partition,
@@ -179,15 +185,15 @@ def abort(
         typer.Option("--coordinator-epoch", metavar="EPOCH", help="The coordinator epoch of the marker."),
     ] = None,
     as_json: AsJson = False,
-    servers: Servers = None,
-    config: Settings = None,
+    *,
+    brokers: BrokerOptions,
 ) -> None:
     """Abort a transaction that hangs in a partition: what it wrote there is lost.
 
     Give --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch.
     """
     at = TopicPartition(topic, partition)
-    with _admin(servers, config) as admin:
+    with _admin(brokers) as admin:
         match start_offset, producer_id, producer_epoch, coordinator_epoch:
             case int(offset), None, None, None:
                 producer_id = admin.abort_from(at, offset).producer_id
@@ -204,8 +210,8 @@ def abort(
 
 
 @contextmanager
-def _admin(servers: str | None, config: list[str] | None) -> Iterator[TransactionAdmin]:
-    with Cluster(client_config(servers, config), TIMEOUT_MS) as cluster:
+def _admin(brokers: BrokerOptions) -> Iterator[TransactionAdmin]:
+    with Cluster(brokers.client_config(), TIMEOUT_MS) as cluster:
         yield TransactionAdmin(cluster)
 
 

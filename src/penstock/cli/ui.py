@@ -10,9 +10,9 @@ import typer
 from penstock import savepoints
 from penstock.application.comparison import Comparison
 from penstock.application.running_topology import Identity, RunningTopology
-from penstock.cli.clients import ServersOfProgram
-from penstock.cli.common import Settings, parsed_settings
-from penstock.cli.program import Program, load_program
+from penstock.cli.clients import ProgramOptions
+from penstock.cli.common import option_groups
+from penstock.cli.program import LoadedProgram, load_program
 from penstock.cli.run import DEFAULT_UI_PORT, File
 from penstock.config import StreamsConfig
 from penstock.extras import load
@@ -79,7 +79,7 @@ class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
         ]
 
 
-def _watched(program: Program, config: StreamsConfig) -> _Watched | _WatchedTopologies:
+def _watched(program: LoadedProgram, config: StreamsConfig) -> _Watched | _WatchedTopologies:
     if not program.named_topologies:
         return _Watched(program.topology, config)
     streams = _WatchedTopologies(config)
@@ -96,22 +96,21 @@ def _changes(topology: Topology, config: StreamsConfig) -> list[str]:
     return topic_changes(built, config.overridden(built.config_overrides))
 
 
+@option_groups
 def ui(
     file: File,
     port: Annotated[
         int, typer.Option("--port", min=0, max=65535, help="Port for the pages; 0 for a free one.")
     ] = DEFAULT_UI_PORT,
-    servers: ServersOfProgram = None,
-    config: Settings = None,
+    *,
+    options: ProgramOptions,
 ) -> None:
     """Show over HTTP an application that another process runs, until Ctrl-C.
 
     It also shows what FILE would change: on Spark by its checkpoint, on threads by the brokers.
     """
     program = load_program(file)
-    settings = program.configured(
-        {**parsed_settings(config, servers=servers), "penstock.ui.port": port, "penstock.ui.control": False}
-    )
+    settings = program.configured({**options.overrides(), "penstock.ui.port": port, "penstock.ui.control": False})
     own = config_of_watcher(settings)
     server_class = load("penstock.ui.server", "penstock ui").UiServer
 

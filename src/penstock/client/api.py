@@ -69,7 +69,7 @@ class EpochPosition(NamedTuple):
     leader_epoch: int
 
 
-class GroupMember(NamedTuple):
+class MemberDescription(NamedTuple):
     """A member of a group and the partitions that it reads (Kafka class: MemberDescription)."""
 
     member_id: str
@@ -89,7 +89,7 @@ class GroupDescription:
     group_type: str
     state: str
     assignor: str = ""
-    members: tuple[GroupMember, ...] = ()
+    members: tuple[MemberDescription, ...] = ()
 
 
 class GroupIdentity(NamedTuple):

@@ -48,10 +48,10 @@ class GroupedStreamAggregateBuilder:
         parent = self._repartition(store.name) if self.repartition_required else self.id
         return self.graph.table(self.graph.add(make(parent)), key_serde, store.value_serde, queryable)
 
-    def new_repartition(self, store_name: str) -> nodes.Repartition:
+    def new_repartition(self, store_name: str) -> nodes.RepartitionNode:
         """Return a repartition of the records, which is not added yet; its names take three numbers of the counter."""
         repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self.graph.names)
-        return nodes.Repartition(
+        return nodes.RepartitionNode(
             name=repartition_names.source,
             parents=(self.id,),
             names=repartition_names,

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from penstock.dsl.graph import Graph
 from penstock.errors import TopologyError
 from penstock.plan.nodes.base import BaseNode, NodeId
-from penstock.plan.nodes.stream import StreamSource
-from penstock.plan.nodes.table import GlobalSource, TableSource
+from penstock.plan.nodes.stream import StreamSourceNode
+from penstock.plan.nodes.table import GlobalSourceNode, TableSourceNode
 from penstock.plan.user_lines import calling_line
 from penstock.serdes import Serde, Serdes
 from penstock.serdes.format import read_type, written_type
@@ -183,9 +183,9 @@ def check_keys_meet(
 def _described(node: BaseNode) -> str:
     """Return the name of an operator, with the topics that it reads and the line that created it."""
     match node:
-        case StreamSource(pattern=None):
+        case StreamSourceNode(pattern=None):
             reads = f"reads {', '.join(node.topics)}"
-        case TableSource() | GlobalSource():
+        case TableSourceNode() | GlobalSourceNode():
             reads = f"reads {node.topic}"
         case _:
             reads = ""

@@ -10,7 +10,7 @@ from penstock.dsl.functions import checked
 from penstock.dsl.graph import Graph
 from penstock.dsl.shell import Shell
 from penstock.dsl.type_variables import K, V
-from penstock.plan.nodes import Branch, NodeId, Split
+from penstock.plan.nodes import BranchNode, NodeId, SplitNode
 
 if TYPE_CHECKING:
     from penstock.dsl.stream import KStream
@@ -64,7 +64,7 @@ class BranchedKStream(Shell, Generic[K, V]):
 
     _iterated = "default_branch() and no_default_branch() return the branches, a dict of streams by name."
 
-    def __init__(self, graph: Graph, id: NodeId, split: Split, stream: Callable[[NodeId], KStream[K, V]]) -> None:
+    def __init__(self, graph: Graph, id: NodeId, split: SplitNode, stream: Callable[[NodeId], KStream[K, V]]) -> None:
         """Add branches to the node `id` of `graph`, which is `split`; `stream` makes a stream of the records of a
         node.
         """
@@ -97,7 +97,7 @@ class BranchedKStream(Shell, Generic[K, V]):
         self._split = replace(self._split, branches=(*self._split.branches, name))
         self._graph.replace(self._id, self._split)
         self._graph.names.new_processor_name(name)  # Kafka takes a number for each branch
-        stream = self._stream(self._graph.add(Branch(name=name, parents=(self._id,))))
+        stream = self._stream(self._graph.add(BranchNode(name=name, parents=(self._id,))))
         if branched.function is not None:
             result = branched.function(stream)
             if result is not None:

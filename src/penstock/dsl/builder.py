@@ -61,7 +61,7 @@ class StreamsBuilder(Shell):
         topics = () if isinstance(topic, re.Pattern) else (topic,) if isinstance(topic, str) else tuple(topic)
         for each in topics:
             _check_topic(each)
-        node = nodes.StreamSource(
+        node = nodes.StreamSourceNode(
             name=self._graph.names.processor_name(options.name, names.STREAM_SOURCE),
             topics=topics,
             pattern=pattern,
@@ -97,7 +97,7 @@ class StreamsBuilder(Shell):
             raise ValueError(f"A topic has 1 partition or more, got partitions={partitions}.")
         options: Consumed[K, V] = option(consumed, Consumed())
         name = self._graph.names.processor_name(options.name, names.STREAM_SOURCE)
-        node = nodes.StreamSource(
+        node = nodes.StreamSourceNode(
             name=name,
             topics=(f"{name}{DATA_FRAME_SOURCE_SUFFIX}",),
             key_serde=options.key_serde,
@@ -132,7 +132,7 @@ class StreamsBuilder(Shell):
         queryable = options.user_store_name
         store_name = self._graph.names.new_store_name(f"{topic}-") if queryable is None else queryable
         source_name = self._graph.names.suffixed_name(reading.name, "-source", names.STREAM_SOURCE)
-        node = nodes.TableSource(
+        node = nodes.TableSourceNode(
             name=self._graph.names.processor_name(reading.name, names.TABLE_SOURCE),
             source_name=source_name,
             topic=topic,
@@ -196,7 +196,7 @@ class StreamsBuilder(Shell):
     ) -> nodes.NodeId:
         source = None if consumed.name is None else f"{consumed.name}-source"
         source = self._graph.names.processor_name(source, names.STREAM_SOURCE)
-        node = nodes.GlobalSource(
+        node = nodes.GlobalSourceNode(
             name=self._graph.names.processor_name(consumed.name, names.TABLE_SOURCE),
             source=source,
             topic=topic,
@@ -211,7 +211,7 @@ class StreamsBuilder(Shell):
     def add_state_store(self, store_builder: StoreBuilder) -> StreamsBuilder:
         """Add a store that processors connect to by its name; returns this builder."""
         check_store_builder(store_builder)
-        self._graph.add(nodes.AddStateStore(name=store_builder.name, store=store_builder))
+        self._graph.add(nodes.AddStateStoreNode(name=store_builder.name, store=store_builder))
         return self
 
     def build(self, config: Mapping[str, Any] | None = None) -> Topology:

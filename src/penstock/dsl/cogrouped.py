@@ -75,7 +75,7 @@ class _CogroupedStreams:
         for number, (stream, aggregator) in enumerate(self._aggregators.items()):
             name = self._name(given, f"-cogroup-agg-{number}", names.COGROUP_AGGREGATE)
             ids.append(self.graph.add(make(name, self._parents[stream], aggregator)))
-        merge = nodes.CogroupMerge(
+        merge = nodes.CogroupMergeNode(
             name=self._name(given, "-cogroup-merge", names.COGROUP_MERGE), parents=tuple(ids), store=store
         )
         return self.graph.table(self.graph.add(merge), key_serde, store.value_serde, queryable)
@@ -129,7 +129,7 @@ class CogroupedKStream(Shell, Generic[K, VR]):
         )
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
-            return nodes.Aggregate(
+            return nodes.AggregateNode(
                 name=name, parents=(parent,), store=store, initializer=initializer, aggregator=aggregator
             )
 
@@ -209,7 +209,7 @@ class SessionWindowedCogroupedKStream(Shell, Generic[K, VR]):
         store = session_store(options, store_name, windows, strategy, *serdes)
 
         def make(name: str, parent: nodes.NodeId, aggregator: Aggregator) -> nodes.GraphNode:
-            return nodes.SessionWindowedAggregate(
+            return nodes.SessionWindowedAggregateNode(
                 name=name,
                 parents=(parent,),
                 store=store,

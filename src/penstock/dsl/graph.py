@@ -17,7 +17,7 @@ from penstock.extras import load
 from penstock.notebook import Forms, failed
 from penstock.plan.lower.plan import lower
 from penstock.plan.names import InternalNameProvider
-from penstock.plan.nodes import Foreach, GraphNode, NodeId, Plan, Process
+from penstock.plan.nodes import ForeachNode, GraphNode, NodeId, Plan, ProcessNode
 from penstock.plan.optimize import optimize
 from penstock.plan.topology import Topology
 from penstock.plan.topology_config import TopologyConfig
@@ -68,7 +68,7 @@ class Graph:
         leads to the node."""
         title = f"{kind} {self.name_of(id)}"
         facts = {"keys": _name(key_serde), "values": _name(value_serde)}
-        end = Foreach(name=f"{self.name_of(id)}-shown", action=lambda key, value: None)
+        end = ForeachNode(name=f"{self.name_of(id)}-shown", action=lambda key, value: None)
         try:
             whole = self._ending_in(id, end)
         except TopologyError as error:
@@ -89,7 +89,7 @@ class Graph:
         name = f"{self.name_of(id)}-head"
 
         def ending_in(supplier: ProcessorSupplier) -> Topology:
-            end = Process(name=name, supplier=supplier, store_names=())
+            end = ProcessNode(name=name, supplier=supplier, store_names=())
             return self._ending_in(id, *between, end).upstream_of(name)
 
         host = load("penstock.host.inline.head", "head()")

@@ -54,7 +54,9 @@ class KGroupedStream(Shell, Generic[K, V]):
             self.aggregate_builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         store, queryable = self._store(materialized, names.STREAM_AGGREGATE, Serdes.long())
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
-        return self._aggregated(lambda parent: nodes.Count(name=name, parents=(parent,), store=store), store, queryable)
+        return self._aggregated(
+            lambda parent: nodes.CountNode(name=name, parents=(parent,), store=store), store, queryable
+        )
 
     def reduce(
         self,
@@ -71,7 +73,9 @@ class KGroupedStream(Shell, Generic[K, V]):
         )
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_REDUCE)
         return self._aggregated(
-            lambda parent: nodes.Reduce(name=name, parents=(parent,), store=store, reducer=reducer), store, queryable
+            lambda parent: nodes.ReduceNode(name=name, parents=(parent,), store=store, reducer=reducer),
+            store,
+            queryable,
         )
 
     def aggregate(
@@ -94,7 +98,7 @@ class KGroupedStream(Shell, Generic[K, V]):
         )
         name = self.aggregate_builder.graph.names.processor_name(name_of(named), names.STREAM_AGGREGATE)
         return self._aggregated(
-            lambda parent: nodes.Aggregate(
+            lambda parent: nodes.AggregateNode(
                 name=name, parents=(parent,), store=store, initializer=initializer, aggregator=aggregator
             ),
             store,

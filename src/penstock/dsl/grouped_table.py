@@ -52,7 +52,7 @@ class KGroupedTable(Shell, Generic[K, V]):
     def count(self, materialized: Materialized | None = None, named: Named | str | None = None) -> KTable[K, int]:
         """Return the table of the number of entries of each group, as a whole number of 8 bytes."""
         place = self._place(named, materialized, names.TABLE_AGGREGATE, Serdes.long())
-        return self._table(nodes.TableCount(name=place.name, parents=(place.parent,), store=place.store), place)
+        return self._table(nodes.TableCountNode(name=place.name, parents=(place.parent,), store=place.store), place)
 
     def reduce(
         self,
@@ -67,7 +67,7 @@ class KGroupedTable(Shell, Generic[K, V]):
         checked(adder, "adder(aggregate, value)")
         checked(subtractor, "subtractor(aggregate, value)")
         place = self._place(named, materialized, names.TABLE_REDUCE, self._grouped.value_serde)
-        node = nodes.TableReduce(
+        node = nodes.TableReduceNode(
             name=place.name, parents=(place.parent,), store=place.store, adder=adder, subtractor=subtractor
         )
         return self._table(node, place)
@@ -91,7 +91,7 @@ class KGroupedTable(Shell, Generic[K, V]):
         checked(subtractor, "subtractor(key, value, aggregate)")
         value_serde = serde_of_aggregate(initializer, adder, subtractor)
         place = self._place(named, materialized, names.TABLE_AGGREGATE, value_serde)
-        node = nodes.TableAggregate(
+        node = nodes.TableAggregateNode(
             name=place.name,
             parents=(place.parent,),
             store=place.store,
@@ -117,7 +117,7 @@ class KGroupedTable(Shell, Generic[K, V]):
             self._graph.move_to_end(self._shared_repartition)
             return _Place(store, queryable, node_name, self._shared_repartition)
         id = self._graph.add(
-            nodes.GroupedTableRepartition(
+            nodes.GroupedTableRepartitionNode(
                 name=source_name,
                 parents=(self._id,),
                 sink_name=sink_name,

@@ -136,7 +136,7 @@ class KStream(StreamJoins[K, V]):
     def _filtered(self, predicate: Callable[[Any, Any], bool], named: Named | str | None, negate: bool) -> KStream:
         checked(predicate, "predicate(key, value)")
         name = self._name(named, names.STREAM_FILTER)
-        return self._same(nodes.Filter(name=name, parents=(self._id,), predicate=predicate, negate=negate))
+        return self._same(nodes.FilterNode(name=name, parents=(self._id,), predicate=predicate, negate=negate))
 
     @overload
     def map_values(self, mapper: Callable[[V], VR], named: Named | str | None = None) -> KStream[K, VR]: ...
@@ -148,7 +148,7 @@ class KStream(StreamJoins[K, V]):
         """
         with_key = takes_key(mapper, "mapper")
         name = self._name(named, names.STREAM_MAP_VALUES)
-        node = nodes.MapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
+        node = nodes.MapValuesNode(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
         return self._other_value(node, serde_of_result(mapper))
 
     @overload
@@ -165,18 +165,20 @@ class KStream(StreamJoins[K, V]):
         """
         with_key = items_take_key(mapper, "mapper")
         name = self._name(named, names.STREAM_FLAT_MAP_VALUES)
-        node = nodes.FlatMapValues(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
+        node = nodes.FlatMapValuesNode(name=name, parents=(self._id,), mapper=mapper, with_key=with_key)
         return self._other_value(node, serde_of_items(mapper))
 
     def peek(self, action: Callable[[K, V], object], named: Named | str | None = None) -> KStream[K, V]:
         """Call `action(key, value)` for each record and return the records unchanged."""
         checked(action, "action(key, value)")
-        return self._same(nodes.Peek(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
+        return self._same(nodes.PeekNode(name=self._name(named, names.STREAM_PEEK), parents=(self._id,), action=action))
 
     def foreach(self, action: Callable[[K, V], object], named: Named | str | None = None) -> None:
         """Call `action(key, value)` for each record; nothing can follow."""
         checked(action, "action(key, value)")
-        self._graph.add(nodes.Foreach(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action))
+        self._graph.add(
+            nodes.ForeachNode(name=self._name(named, names.STREAM_FOREACH), parents=(self._id,), action=action)
+        )
 
     def print(self, printed: Printed) -> None:
         """Print each record with the options `printed`; nothing can follow."""
@@ -184,7 +186,7 @@ class KStream(StreamJoins[K, V]):
             raise TypeError(f"Expected Printed, got {printed!r}: write Printed.to_sys_out().")
         name = self._name(printed.name, names.STREAM_PRINTER)
         label = self._graph.name_of(self._id) if printed.label is None else printed.label
-        node = nodes.Print(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
+        node = nodes.PrintNode(name=name, parents=(self._id,), label=label, mapper=printed.mapper, path=printed.path)
         self._graph.add(node)
 
     # ---------------------------------------- operators that may change the key
@@ -194,7 +196,7 @@ class KStream(StreamJoins[K, V]):
         checked(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_MAP)
         return self._other_key_and_value(
-            nodes.Map(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pair(mapper)
+            nodes.MapNode(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pair(mapper)
         )
 
     def flat_map(
@@ -204,7 +206,7 @@ class KStream(StreamJoins[K, V]):
         checked_items(mapper, "mapper(key, value)")
         name = self._name(named, names.STREAM_FLAT_MAP)
         return self._other_key_and_value(
-            nodes.FlatMap(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pairs(mapper)
+            nodes.FlatMapNode(name=name, parents=(self._id,), mapper=mapper), *serdes_of_pairs(mapper)
         )
 
     def select_key(self, mapper: Callable[[K, V], KR], named: Named | str | None = None) -> KStream[KR, V]:
@@ -217,7 +219,7 @@ class KStream(StreamJoins[K, V]):
     def _select_key(self, mapper: Callable[[K, V], KR], name: str | None) -> nodes.NodeId:
         checked(mapper, "mapper(key, value)")
         name = self._graph.names.processor_name(name, names.STREAM_KEY_SELECT)
-        return self._graph.add(nodes.SelectKey(name=name, parents=(self._id,), selector=mapper))
+        return self._graph.add(nodes.SelectKeyNode(name=name, parents=(self._id,), selector=mapper))
 
     def process(self, supplier: SupplierLike, *store_names: str, named: Named | str | None = None) -> KStream:
         """Return the records that your own processor forwards.
@@ -261,11 +263,11 @@ class KStream(StreamJoins[K, V]):
 
     def _process(
         self, supplier: ProcessorSupplier, store_names: tuple[str, ...], named: Named | str | None, prefix: str
-    ) -> nodes.Process:
+    ) -> nodes.ProcessNode:
         name = name_of(named)
         if name is None:  # a name of the user's own takes no number here, in contrast to all other operators
             name = self._graph.names.new_processor_name(prefix)
-        return nodes.Process(name=name, parents=(self._id,), supplier=supplier, store_names=store_names)
+        return nodes.ProcessNode(name=name, parents=(self._id,), supplier=supplier, store_names=store_names)
 
     # ---------------------------------------- several streams, groups, topics
 
@@ -276,7 +278,7 @@ class KStream(StreamJoins[K, V]):
             raise TypeError(f"Expected a KStream to merge with, got {other!r}.")
         check_same_builder(self._graph, other._graph)
         parents = tuple(dict.fromkeys((self._id, other._id)))
-        id = self._graph.add(nodes.Merge(name=self._name(named, names.STREAM_MERGE), parents=parents))
+        id = self._graph.add(nodes.MergeNode(name=self._name(named, names.STREAM_MERGE), parents=parents))
         required = self._repartition_required or other._repartition_required
         key_serde = self._key_serde if are_alike(self._key_serde, other._key_serde) else None
         value_serde = self._value_serde if are_alike(self._value_serde, other._value_serde) else None
@@ -287,7 +289,7 @@ class KStream(StreamJoins[K, V]):
         `no_default_branch`; `named` is the prefix of their names.
         """
         name = self._name(named, names.STREAM_BRANCH)
-        split = nodes.Split(name=name, parents=(self._id,))
+        split = nodes.SplitNode(name=name, parents=(self._id,))
 
         def stream(id: nodes.NodeId) -> KStream[K, V]:
             return self._graph.stream(
@@ -306,7 +308,7 @@ class KStream(StreamJoins[K, V]):
             prefix = self._graph.names.new_processor_name(names.STREAM_REPARTITION)
         repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
         id = self._graph.add(
-            nodes.Repartition(
+            nodes.RepartitionNode(
                 name=repartition_names.source,
                 parents=(self._id,),
                 names=repartition_names,
@@ -353,7 +355,7 @@ class KStream(StreamJoins[K, V]):
         if self._repartition_required:
             repartition_names = names.RepartitionNames.make(name, self._graph.names)
             parent = self._graph.add(
-                nodes.Repartition(
+                nodes.RepartitionNode(
                     name=repartition_names.source,
                     parents=(self._id,),
                     names=repartition_names,
@@ -361,7 +363,7 @@ class KStream(StreamJoins[K, V]):
                     value_serde=options.value_serde,
                 )
             )
-        node = nodes.StreamToTable(
+        node = nodes.StreamToTableNode(
             name=name,
             parents=(parent,),
             store=options.store_builder(store_name, None, None),
@@ -382,7 +384,7 @@ class KStream(StreamJoins[K, V]):
         name = self._name(options.name, names.STREAM_SINK)
         options = inherited(f"Sink {name} of topic {topic}", options, self._key_serde, self._value_serde)
         self._graph.add(
-            nodes.StreamSink(
+            nodes.StreamSinkNode(
                 name=name,
                 parents=(self._id,),
                 topic=topic,
@@ -420,7 +422,7 @@ class KStream(StreamJoins[K, V]):
         name = self._name(options.name, names.STREAM_SINK)
         options = inherited(f"Sink {name}", options, self._key_serde, self._value_serde)
         self._graph.add(
-            nodes.StreamSink(
+            nodes.StreamSinkNode(
                 name=name,
                 parents=(self._id,),
                 topic=f"{name}{DATA_FRAME_SINK_SUFFIX}",

@@ -290,6 +290,7 @@ class StreamJoins(Shell, Generic[K, V]):
         left = self._copartitioned(_suffixed(options.name, "-left"), options.key_serde, options.value_serde)
         right = other._copartitioned(_suffixed(options.name, "-right"), options.key_serde, options.other_value_serde)
         provider, name = self._graph.names, options.name
+        # Each generated name counts up, so names are taken in the order of Kafka Streams: changelog topics have them.
         this_windowed = provider.suffixed_name(name, "-this-windowed", names.STREAM_WINDOWED)
         other_windowed = provider.suffixed_name(name, "-other-windowed", names.STREAM_WINDOWED)
         this_prefix = names.STREAM_OUTER_THIS if type.keeps_right else names.STREAM_JOIN_THIS
@@ -302,9 +303,9 @@ class StreamJoins(Shell, Generic[K, V]):
         this_store = stores.this(this_generated, this_suffix)
         other_store = stores.other(other_generated, other_suffix)
         add = self._graph.add
-        add(nodes.StreamJoinWindow(name=this_windowed, parents=(left,), store=this_store))
-        add(nodes.StreamJoinWindow(name=other_windowed, parents=(right,), store=other_store))
-        join = nodes.StreamStreamJoin(
+        add(nodes.StreamJoinWindowNode(name=this_windowed, parents=(left,), store=this_store))
+        add(nodes.StreamJoinWindowNode(name=other_windowed, parents=(right,), store=other_store))
+        join = nodes.StreamStreamJoinNode(
             name=merge,
             parents=tuple(dict.fromkeys((left, right))),
             joiner=joiner,
@@ -337,7 +338,7 @@ class StreamJoins(Shell, Generic[K, V]):
                 raise ValueError(NOT_VERSIONED)
             supplier = TimeOrderedKeyValueBytesStoreSupplier(f"{name}-Buffer", in_memory=False)
             buffer = StoreBuilder(supplier, BufferKeySerde(options.key_serde), BufferValueSerde(options.value_serde))
-        join = nodes.StreamTableJoin(
+        join = nodes.StreamTableJoinNode(
             name=name,
             parents=(parent,),
             table=table._id,
@@ -368,7 +369,7 @@ class StreamJoins(Shell, Generic[K, V]):
         checked(key_selector, "key_selector(key, value)")
         selected = serde_of_result(key_selector, is_key=True)
         check_keys_meet(self._graph, self._id, selected, table._id, table._key_serde, "selected keys")
-        join = nodes.StreamGlobalTableJoin(
+        join = nodes.StreamGlobalTableJoinNode(
             name=self._graph.names.processor_name(name_of(named), names.STREAM_LEFT_JOIN),
             parents=(self._id,),
             table_store=table.store_name,
@@ -394,7 +395,7 @@ class StreamJoins(Shell, Generic[K, V]):
         repartition_names = names.RepartitionNames.make(prefix, self._graph.names)
         if self._join_repartition is None or name is not None:
             self._join_repartition = self._graph.add(
-                nodes.Repartition(
+                nodes.RepartitionNode(
                     name=repartition_names.source,
                     parents=(self._id,),
                     names=repartition_names,

@@ -88,7 +88,7 @@ class KTable(TableJoins[K, V]):
             TopologyError: the program cannot be built.
             StreamsError: a source topic is missing, no broker answers, or a processor fails.
         """
-        between = nodes.TableToStream(name=f"{self._graph.name_of(self._id)}-updates")
+        between = nodes.TableToStreamNode(name=f"{self._graph.name_of(self._id)}-updates")
         return self._graph.head(self._id, (self._key_serde, self._value_serde), n, config, max_records, between)
 
     # ---------------------------------------- operators that keep the key
@@ -120,7 +120,7 @@ class KTable(TableJoins[K, V]):
     ) -> KTable:
         checked(predicate, "predicate(key, value)")
         options, store, versioned = self._store(materialized, names.TABLE_FILTER, self._value_serde)
-        node = nodes.TableFilter(
+        node = nodes.TableFilterNode(
             name=self._name(named, names.TABLE_FILTER),
             parents=(self._id,),
             predicate=predicate,
@@ -155,7 +155,7 @@ class KTable(TableJoins[K, V]):
         """
         with_key = takes_key(mapper, "mapper")
         options, store, versioned = self._store(materialized, names.TABLE_MAP_VALUES, serde_of_result(mapper))
-        node = nodes.TableMapValues(
+        node = nodes.TableMapValuesNode(
             name=self._name(named, names.TABLE_MAP_VALUES),
             parents=(self._id,),
             mapper=mapper,
@@ -183,7 +183,7 @@ class KTable(TableJoins[K, V]):
         """
         transformers = checked_value_transformer_supplier(supplier)
         options, store, versioned = self._store(materialized, None, None)
-        node = nodes.TableTransformValues(
+        node = nodes.TableTransformValuesNode(
             name=self._name(named, names.TABLE_TRANSFORM_VALUES),
             parents=(self._id,),
             supplier=transformers,
@@ -224,7 +224,7 @@ class KTable(TableJoins[K, V]):
             logging=buffer.logging,
             changelog_config=buffer.changelog_config,
         )
-        node = nodes.TableSuppress(name=name, parents=(self._id,), store=store, constraints=constraints)
+        node = nodes.TableSuppressNode(name=name, parents=(self._id,), store=store, constraints=constraints)
         return self._graph.table(self._graph.add(node), self._key_serde, self._value_serde, None)
 
     @overload
@@ -241,7 +241,7 @@ class KTable(TableJoins[K, V]):
             named: name of the node.
         """
         name = self._name(named, names.TABLE_TO_STREAM)
-        id = self._graph.add(nodes.TableToStream(name=name, parents=(self._id,)))
+        id = self._graph.add(nodes.TableToStreamNode(name=name, parents=(self._id,)))
         stream = self._graph.stream(id, self._key_serde, self._value_serde, repartition_required=False)
         return stream if mapper is None else stream.select_key(mapper)
 
@@ -256,7 +256,7 @@ class KTable(TableJoins[K, V]):
         checked(mapper, "mapper(key, value)")
         options = inherited("group_by", option(grouped, Grouped()), *serdes_of_pair(mapper))
         name = self._graph.names.processor_name(options.name, names.TABLE_SELECT)
-        id = self._graph.add(nodes.TableGroupBy(name=name, parents=(self._id,), mapper=mapper))
+        id = self._graph.add(nodes.TableGroupByNode(name=name, parents=(self._id,), mapper=mapper))
         return self._graph.grouped_table(id, options)
 
     # ---------------------------------------- results

@@ -188,7 +188,7 @@ class TableJoins(Shell, Generic[K, V]):
         )
         store = None if materialized is None else self._result_store(options, names.TABLE_MERGE)
         merge = provider.processor_name(name, names.TABLE_MERGE)
-        join = nodes.TableTableJoin(
+        join = nodes.TableTableJoinNode(
             name=merge,
             parents=tuple(dict.fromkeys((self._id, other._id))),
             this_table=self._id,
@@ -229,7 +229,7 @@ class TableJoins(Shell, Generic[K, V]):
         # Subscriptions go to the task of the foreign key and are kept there; its answers come back to the primary key.
         subscriptions = _subscription_store(join_names.subscription_store, self._key_serde)
         subscription = self._graph.add(
-            nodes.ForeignKeySubscription(
+            nodes.ForeignKeySubscriptionNode(
                 name=join_names.join_foreign,
                 parents=(self._id,),
                 foreign_table=other._id,
@@ -245,7 +245,7 @@ class TableJoins(Shell, Generic[K, V]):
             )
         )
         update = self._graph.add(
-            nodes.ForeignTableJoin(
+            nodes.ForeignTableJoinNode(
                 name=join_names.foreign_join,
                 parents=(other._id,),
                 registration_topic=join_names.registration_topic,
@@ -253,7 +253,7 @@ class TableJoins(Shell, Generic[K, V]):
                 foreign_key_serde=other._key_serde,
             )
         )
-        join = nodes.ForeignKeyJoin(
+        join = nodes.ForeignKeyJoinNode(
             name=join_names.result,
             parents=(subscription, update),
             primary_table=self._id,

@@ -77,7 +77,7 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         if isinstance(windows, SlidingWindows):
             return self._build(name, store, queryable, initial_count, counted)
         return self._builder.build(
-            lambda parent: nodes.TimeWindowedCount(
+            lambda parent: nodes.TimeWindowedCountNode(
                 name=name, parents=(parent,), store=store, windows=windows, emit_strategy=self._emit_strategy
             ),
             store,
@@ -158,7 +158,7 @@ def windowed_aggregate(
 ) -> nodes.GraphNode:
     """Return the node of an aggregation by key and window."""
     if isinstance(windows, SlidingWindows):
-        return nodes.SlidingWindowedAggregate(
+        return nodes.SlidingWindowedAggregateNode(
             name=name,
             parents=(parent,),
             store=store,
@@ -167,7 +167,7 @@ def windowed_aggregate(
             initializer=initializer,
             aggregator=aggregator,
         )
-    return nodes.TimeWindowedAggregate(
+    return nodes.TimeWindowedAggregateNode(
         name=name,
         parents=(parent,),
         store=store,
@@ -265,7 +265,7 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         store = session_store(
             options, store_name, self._windows, self._emit_strategy, self._builder.key_serde, value_serde
         )
-        node = nodes.SessionWindowedAggregate(
+        node = nodes.SessionWindowedAggregateNode(
             name=self._builder.graph.names.processor_name(name_of(named), prefix),
             store=store,
             windows=self._windows,

@@ -20,7 +20,7 @@ from penstock.state.restore_listener import StateRestoreListener
 
 _FACTORIES: Mapping[str, tuple[str, str]] = {
     "spark": ("penstock.host.spark.driver.spark_host", "SparkHost"),
-    "threads": ("penstock.host.threads.driver", "ThreadsHost"),
+    "threads": ("penstock.host.threads.host", "ThreadsHost"),
 }
 """Name of the host -> module and class; called with the arguments of `open_host`."""
 

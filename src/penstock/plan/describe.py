@@ -202,7 +202,7 @@ class TopologyDescription:
         return notebook.mime_bundle(self.forms(), include, exclude)
 
     @cached_property
-    def _graph(self) -> picture.Graph:
+    def _graph(self) -> picture.Picture:
         return _graph(self._entries())
 
     def _entries(self) -> list[SubtopologyDescription | GlobalStoreDescription]:
@@ -294,16 +294,16 @@ def _function_name(function: TopicNameExtractor) -> str:
 # ---------------------------------------- the picture
 
 
-def _graph(entries: Iterable[SubtopologyDescription | GlobalStoreDescription]) -> picture.Graph:
+def _graph(entries: Iterable[SubtopologyDescription | GlobalStoreDescription]) -> picture.Picture:
     """Return nodes and stores in groups, a group a sub-topology, with the topics between them."""
-    nodes: dict[str, picture.Node] = {}
+    nodes: dict[str, picture.Box] = {}
     edges: list[picture.Edge] = []
     for entry in entries:
         group = _title(entry)
-        nodes |= {f"node {node.name}": picture.Node(node.name, _shape(node), group) for node in entry.nodes}
+        nodes |= {f"node {node.name}": picture.Box(node.name, _shape(node), group) for node in entry.nodes}
         for node in entry.nodes:
             _add_edges(node, group, nodes, edges)
-    return picture.Graph(nodes, tuple(edges))
+    return picture.Picture(nodes, tuple(edges))
 
 
 def _title(entry: SubtopologyDescription | GlobalStoreDescription) -> str:
@@ -311,20 +311,20 @@ def _title(entry: SubtopologyDescription | GlobalStoreDescription) -> str:
     return f"{kind}: {entry.id}"
 
 
-def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Node], edges: list[picture.Edge]) -> None:
+def _add_edges(node: NodeDescription, group: str, nodes: dict[str, picture.Box], edges: list[picture.Edge]) -> None:
     """Add the lines from `node` on, and the topics and stores at their ends."""
     id = f"node {node.name}"
     match node:
         case SourceDescription():
             for topic in node.topics if node.topic_pattern is None else (node.topic_pattern,):
-                nodes.setdefault(f"topic {topic}", picture.Node(topic, picture.Shape.TOPIC, None))
+                nodes.setdefault(f"topic {topic}", picture.Box(topic, picture.Shape.TOPIC, None))
                 edges.append(picture.Edge(f"topic {topic}", id))
         case ProcessorDescription():
             for store in node.stores:
-                nodes.setdefault(f"store {store}", picture.Node(store, picture.Shape.STORE, group))
+                nodes.setdefault(f"store {store}", picture.Box(store, picture.Shape.STORE, group))
                 edges.append(picture.Edge(id, f"store {store}", dashed=True))
         case SinkDescription():
-            nodes.setdefault(f"topic {node.target}", picture.Node(node.target, picture.Shape.TOPIC, None))
+            nodes.setdefault(f"topic {node.target}", picture.Box(node.target, picture.Shape.TOPIC, None))
             edges.append(picture.Edge(id, f"topic {node.target}"))
     if not isinstance(node, SinkDescription):
         edges.extend(picture.Edge(id, f"node {successor}") for successor in node.successors)

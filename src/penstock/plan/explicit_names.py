@@ -40,33 +40,33 @@ class _Unnamed:
 
     def add(self, node: n.GraphNode) -> None:
         match node:
-            case n.StreamStreamJoin(this_store=this_store, other_store=other_store, outer_store=outer_store):
+            case n.StreamStreamJoinNode(this_store=this_store, other_store=other_store, outer_store=outer_store):
                 if not this_store.name.endswith(_NAMED_JOIN_STORE):
                     self.add_stores(store for store in (this_store, other_store, outer_store) if store is not None)
-            case n.StreamTableJoin(buffer=StoreBuilder() as buffer) if _GENERATED_BUFFER.fullmatch(buffer.name):
+            case n.StreamTableJoinNode(buffer=StoreBuilder() as buffer) if _GENERATED_BUFFER.fullmatch(buffer.name):
                 self.add_stores([buffer])
-            case n.GlobalSource(store=store) if _GENERATED_STORE.fullmatch(store.name):
+            case n.GlobalSourceNode(store=store) if _GENERATED_STORE.fullmatch(store.name):
                 self.stores[store.name] = None
-            case n.TableSuppress(store=store) if _GENERATED_STORE.fullmatch(store.name):
+            case n.TableSuppressNode(store=store) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_changelog(store)
-            case n.Repartition(names=names) if _GENERATED_TOPIC.fullmatch(names.topic):
+            case n.RepartitionNode(names=names) if _GENERATED_TOPIC.fullmatch(names.topic):
                 self.repartition_topics[names.topic] = None
             case (
-                n.Count(store=store)
-                | n.Reduce(store=store)
-                | n.Aggregate(store=store)
-                | n.TimeWindowedCount(store=store)
-                | n.TimeWindowedAggregate(store=store)
-                | n.SlidingWindowedAggregate(store=store)
-                | n.SessionWindowedAggregate(store=store)
-                | n.CogroupMerge(store=store)
-                | n.TableSource(store=store)
-                | n.StreamToTable(store=store)
-                | n.TableCount(store=store)
-                | n.TableReduce(store=store)
-                | n.TableAggregate(store=store)
-                | n.TableTableJoin(store=StoreBuilder() as store)
-                | n.ForeignKeyJoin(store=store)
+                n.CountNode(store=store)
+                | n.ReduceNode(store=store)
+                | n.AggregateNode(store=store)
+                | n.TimeWindowedCountNode(store=store)
+                | n.TimeWindowedAggregateNode(store=store)
+                | n.SlidingWindowedAggregateNode(store=store)
+                | n.SessionWindowedAggregateNode(store=store)
+                | n.CogroupMergeNode(store=store)
+                | n.TableSourceNode(store=store)
+                | n.StreamToTableNode(store=store)
+                | n.TableCountNode(store=store)
+                | n.TableReduceNode(store=store)
+                | n.TableAggregateNode(store=store)
+                | n.TableTableJoinNode(store=StoreBuilder() as store)
+                | n.ForeignKeyJoinNode(store=store)
             ) if _GENERATED_STORE.fullmatch(store.name):
                 self.add_stores([store])
             case _:

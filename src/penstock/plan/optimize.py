@@ -64,7 +64,7 @@ def merge_duplicate_sources(plan: n.Plan) -> n.Plan:
     result = dict(plan)
     by_topic: dict[str, n.NodeId] = {}
     by_pattern: dict[tuple[str, int], n.NodeId] = {}
-    sources = [(id, node) for id, node in plan.items() if isinstance(node, n.StreamSource)]
+    sources = [(id, node) for id, node in plan.items() if isinstance(node, n.StreamSourceNode)]
     first_of = dict(sources)
     for id, node in sources:
         first = id
@@ -89,7 +89,8 @@ def reuse_table_source_topics(plan: n.Plan) -> n.Plan:
     topic has all its records (Kafka: reuse.ktable.source.topics).
     """
     return {
-        id: replace(node, reuse_topic=True) if isinstance(node, n.TableSource) else node for id, node in plan.items()
+        id: replace(node, reuse_topic=True) if isinstance(node, n.TableSourceNode) else node
+        for id, node in plan.items()
     }
 
 
@@ -108,7 +109,7 @@ def merge_repartitions(plan: n.Plan) -> n.Plan:
             continue
         replaced = [_repartition(result, id) for id in repartitions]
         names = RepartitionNames.of_topic(replaced[0].names.topic)
-        single = n.Repartition(
+        single = n.RepartitionNode(
             name=names.source,
             parents=(changer,),
             names=names,
@@ -133,18 +134,18 @@ def single_store_self_joins(plan: n.Plan) -> n.Plan:
     """
     result = dict(plan)
     for id, join in plan.items():
-        if isinstance(join, n.StreamStreamJoin) and len(join.parents) == 1:
+        if isinstance(join, n.StreamStreamJoinNode) and len(join.parents) == 1:
             result[id] = replace(join, self_join=True)
             windows = [other for other, node in plan.items() if node.name == join.other_windowed]
             for other in windows:
-                if isinstance(plan[other], n.StreamJoinWindow) and plan[other].parents == join.parents:
+                if isinstance(plan[other], n.StreamJoinWindowNode) and plan[other].parents == join.parents:
                     del result[other]
     return result
 
 
-def _repartition(plan: n.Plan, id: n.NodeId) -> n.Repartition:
+def _repartition(plan: n.Plan, id: n.NodeId) -> n.RepartitionNode:
     node = plan[id]
-    assert isinstance(node, n.Repartition)
+    assert isinstance(node, n.RepartitionNode)
     return node
 
 
@@ -155,14 +156,14 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
     by_age = sorted(plan.items(), key=itemgetter(0))
     result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in by_age if _changes_keys(node)}
     for id, node in by_age:
-        if isinstance(node, n.Repartition) and node.movable:
+        if isinstance(node, n.RepartitionNode) and node.movable:
             changers = (
                 other for other in ancestors(plan, id) if _changes_keys(plan[other]) or _changes_values(plan[other])
             )
             nearest = next(changers, None)
             if nearest is not None and _changes_keys(plan[nearest]):
                 result[nearest].append(id)
-    for merge in [id for id, node in by_age if isinstance(node, n.Merge)]:
+    for merge in [id for id, node in by_age if isinstance(node, n.MergeNode)]:
         above = [
             changer
             for changer, repartitions in result.items()
@@ -176,11 +177,11 @@ def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]
 
 
 def _changes_keys(node: n.GraphNode) -> bool:
-    return isinstance(node, n.Map | n.FlatMap | n.SelectKey)
+    return isinstance(node, n.MapNode | n.FlatMapNode | n.SelectKeyNode)
 
 
 def _changes_values(node: n.GraphNode) -> bool:
-    return isinstance(node, n.MapValues | n.FlatMapValues)
+    return isinstance(node, n.MapValuesNode | n.FlatMapValuesNode)
 
 
 def _child_above(plan: n.Plan, parent: n.NodeId, id: n.NodeId) -> n.NodeId:

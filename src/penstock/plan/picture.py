@@ -51,7 +51,7 @@ class Shape(Enum):
 
 
 @dataclass(frozen=True)
-class Node:
+class Box:
     """A box with its text; group: the title of the group that it is in, None for a loose node."""
 
     label: str
@@ -76,10 +76,10 @@ class Figure(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Graph:
+class Picture:
     """Nodes by id, and the lines between them; both in the order in which they are drawn."""
 
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, Box]
     edges: tuple[Edge, ...]
 
     @cached_property
@@ -105,27 +105,27 @@ class Graph:
                 groups.setdefault(node.group, []).append(id)
         return groups
 
-    def folded(self, titles: Collection[str]) -> Graph:
+    def folded(self, titles: Collection[str]) -> Picture:
         """Return the graph with a single node in each group of `titles`, which has the title as its id."""
         if not titles:
             return self
         inside = {title: ids for title, ids in self.groups().items() if title in titles}
         places = {id: title for title, ids in inside.items() for id in ids}
-        nodes: dict[str, Node] = {}
+        nodes: dict[str, Box] = {}
         for id, node in self.nodes.items():
             if (title := places.setdefault(id, id)) == id:
                 nodes[id] = node
             elif title not in nodes:
                 number = sum(self.nodes[each].shape is not Shape.STORE for each in inside[title])
-                nodes[title] = Node(f"{title}, {counted(number, 'node')}", Shape.PROCESSOR, title)
+                nodes[title] = Box(f"{title}, {counted(number, 'node')}", Shape.PROCESSOR, title)
         edges = (Edge(places[edge.start], places[edge.end], edge.dashed) for edge in self.edges)
-        return Graph(nodes, tuple(dict.fromkeys(edge for edge in edges if edge.start != edge.end)))
+        return Picture(nodes, tuple(dict.fromkeys(edge for edge in edges if edge.start != edge.end)))
 
 
 # ---------------------------------------- mermaid
 
 
-def mermaid(graph: Graph) -> str:
+def mermaid(graph: Picture) -> str:
     """Return the flowchart of `graph` as mermaid reads it."""
     short = {id: f"n{number}" for number, id in enumerate(graph.nodes)}
     lines = ["flowchart TD"]
@@ -138,7 +138,7 @@ def mermaid(graph: Graph) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _mermaid_shape(node: Node) -> str:
+def _mermaid_shape(node: Box) -> str:
     return f'{node.shape.opening}"{_mermaid_text(node.label)}"{node.shape.closing}'
 
 
@@ -167,7 +167,7 @@ class _Box:
         return _GAP * 2 + self.row * _ROW
 
 
-def _layout(graph: Graph) -> dict[str, _Box]:
+def _layout(graph: Picture) -> dict[str, _Box]:
     """Return the place of each node."""
     boxes: dict[str, _Box] = {}
     left = _GAP
@@ -177,7 +177,7 @@ def _layout(graph: Graph) -> dict[str, _Box]:
     return boxes
 
 
-def _place_group(graph: Graph, ids: list[str], left: float, boxes: dict[str, _Box]) -> float:
+def _place_group(graph: Picture, ids: list[str], left: float, boxes: dict[str, _Box]) -> float:
     """Place the nodes of one group from `left` on; returns its right edge."""
     rows = _rows(graph, ids)
     beside_title = (len(str(graph.nodes[ids[0]].group)) + _BESIDE_TITLE) * _CHARACTER
@@ -198,7 +198,7 @@ def _middle(ids: Iterable[str], boxes: Mapping[str, _Box]) -> float:
     return sum(placed) / len(placed) if placed else math.inf
 
 
-def _rows(graph: Graph, ids: list[str]) -> dict[str, int]:
+def _rows(graph: Picture, ids: list[str]) -> dict[str, int]:
     """Return how far below the top of their group its nodes stand; a store stands beside the first node that uses
     it."""
     parents: dict[str, list[str]] = {id: [] for id in ids}
@@ -219,7 +219,7 @@ def _rows(graph: Graph, ids: list[str]) -> dict[str, int]:
     return rows
 
 
-def _place_loose(graph: Graph, boxes: dict[str, _Box]) -> None:
+def _place_loose(graph: Picture, boxes: dict[str, _Box]) -> None:
     """Place the nodes outside of groups over the middle of their readers, or else under the middle of their writers, as
     far right as others leave room."""
     groups = {title: [boxes[id] for id in ids] for title, ids in graph.groups().items()}
@@ -252,7 +252,7 @@ def _beside(group: list[_Box], row: int, x: float, width: float) -> float:
     return right if lies_on_it else x
 
 
-def _width(node: Node) -> float:
+def _width(node: Box) -> float:
     return len(node.label) * _CHARACTER + 2 * _PADDING
 
 
@@ -260,7 +260,7 @@ def _width(node: Node) -> float:
 
 
 def svg(
-    graph: Graph,
+    graph: Picture,
     figures: Mapping[str, Figure] = MappingProxyType({}),
     addresses: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -395,14 +395,14 @@ def _draw_line(root: Element, line: str, dashed: bool) -> None:
     SubElement(root, "path", {"d": line, **style})
 
 
-def _draw_figure(root: Element, figure: Figure, node: Node, box: _Box) -> None:
+def _draw_figure(root: Element, figure: Figure, node: Box, box: _Box) -> None:
     """Draw a figure above the corner of a node, and colour the node by its share of the largest one."""
     style = {"fill": _STRONG, "fill-opacity": f"{_NODE_OPACITY * figure.share:.2f}", "rx": str(node.shape.radius)}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
     _text(root, box.x + box.width, box.y - 4, figure.text, {"text-anchor": "end", **_FIGURE_TEXT})
 
 
-def _draw_box(root: Element, node: Node, box: _Box, style: dict[str, str]) -> None:
+def _draw_box(root: Element, node: Box, box: _Box, style: dict[str, str]) -> None:
     style = {"stroke": "#555", "rx": str(node.shape.radius), **style}
     _rectangle(root, box.x, box.y, box.width, _LINE, style)
 

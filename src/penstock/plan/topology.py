@@ -361,13 +361,12 @@ class Topology(InternalTopologyBuilder):
         chosen = options.pop("pattern")
         if chosen is not None and read:
             raise ValueError(f"Source {node}: give topics or a pattern, not both.")
-        compiled = None
-        if chosen is not None:
-            compiled = re.compile(chosen)
+        compiled = None if chosen is None else re.compile(chosen)
+        if compiled is not None:
             self._check_pattern(compiled)
         elif not read:
             raise TopologyError("topics cannot be empty")
-        for each in read:
+        for each in read:  # one by one: of a topic that is given twice, the second one is refused
             self._check_topic(each)
             self._source_topics.add(each)
         self._add_node(SourceSpec(name=node, topics=read, pattern=compiled, **options))

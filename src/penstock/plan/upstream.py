@@ -30,15 +30,15 @@ def source_names(plan: n.Plan, id: n.NodeId) -> frozenset[str]:
     """
     node = plan[id]
     match node:
-        case n.StreamSource() | n.Repartition():
+        case n.StreamSourceNode() | n.RepartitionNode():
             return frozenset((node.name,))
-        case n.TableSource():
+        case n.TableSourceNode():
             return frozenset((node.source_name,))
-        case n.GroupedTableRepartition():
+        case n.GroupedTableRepartitionNode():
             return frozenset((node.name,))
-        case n.StreamTableJoin():
+        case n.StreamTableJoinNode():
             above: tuple[n.NodeId, ...] = (*node.parents, node.table)
-        case n.ForeignKeyJoin():
+        case n.ForeignKeyJoinNode():
             return source_names(plan, node.primary_table) | {node.names.response_source}
         case _:
             above = node.parents
@@ -55,7 +55,10 @@ def keeping_null_keys(plan: n.Plan) -> frozenset[n.NodeId]:
 
 
 def _joins_null_keys(node: n.GraphNode) -> bool:
-    return isinstance(node, n.StreamStreamJoin | n.StreamTableJoin | n.StreamGlobalTableJoin) and node.type.keeps_left
+    return (
+        isinstance(node, n.StreamStreamJoinNode | n.StreamTableJoinNode | n.StreamGlobalTableJoinNode)
+        and node.type.keeps_left
+    )
 
 
 def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:
@@ -67,9 +70,9 @@ def window_grace_ms(plan: n.Plan, id: n.NodeId, chain: str = "") -> int:
     """
     node = plan[id]
     match node:
-        case n.SessionWindowedAggregate():
+        case n.SessionWindowedAggregateNode():
             return node.windows.grace_period_ms + node.windows.inactivity_gap_ms
-        case n.TimeWindowedCount() | n.TimeWindowedAggregate() | n.SlidingWindowedAggregate():
+        case n.TimeWindowedCountNode() | n.TimeWindowedAggregateNode() | n.SlidingWindowedAggregateNode():
             return node.windows.grace_period_ms
         case _:
             pass

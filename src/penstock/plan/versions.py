@@ -20,22 +20,22 @@ def is_versioned_store(store: StoreBuilder | None) -> bool:
 def own_versions(node: n.GraphNode) -> bool | None:
     """Return whether the updates of `node` carry versions, None if that follows from its parents."""
     match node:
-        case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+        case n.TableFilterNode() | n.TableMapValuesNode() | n.TableTransformValuesNode():
             return node.versioned
-        case n.TableSuppress():
+        case n.TableSuppressNode():
             return False
         case (
-            n.TableSource()
-            | n.StreamToTable()
-            | n.Count()
-            | n.Reduce()
-            | n.Aggregate()
-            | n.TableCount()
-            | n.TableReduce()
-            | n.TableAggregate()
-            | n.WindowedTable()
-            | n.TableTableJoin()
-            | n.ForeignKeyJoin()
+            n.TableSourceNode()
+            | n.StreamToTableNode()
+            | n.CountNode()
+            | n.ReduceNode()
+            | n.AggregateNode()
+            | n.TableCountNode()
+            | n.TableReduceNode()
+            | n.TableAggregateNode()
+            | n.WindowedTableNode()
+            | n.TableTableJoinNode()
+            | n.ForeignKeyJoinNode()
         ):
             return is_versioned_store(node.store)
         case _:

@@ -18,7 +18,7 @@ from penstock.state.api import EngineStore, RecordContext
 NULL_NOT_ALLOWED = "The provided KeyValueMapper returned null which is not allowed."
 
 
-class Applied:
+class AppliedRows:
     """The results of a function over rows: `results` has one entry for each row of `kept` (None: for every row)."""
 
     __slots__ = ("kept", "results")
@@ -34,7 +34,7 @@ def apply(
     columns: Sequence[Sequence[Any]],
     failures: FailureHandler,
     null_error: str | None = None,
-) -> Applied:
+) -> AppliedRows:
     """Call `function` with one argument a column, for each row in turn.
 
     A row whose call raises is given to `failures`; if that returns, the row is left out. With `null_error`, a result of
@@ -65,9 +65,9 @@ def apply(
     if null_error is not None:
         failed += _null_rows(results, checked, failures, null_error)
     if not failed:
-        return Applied(results, None)
+        return AppliedRows(results, None)
     kept = np.delete(np.arange(rows, dtype=np.int64), failed)
-    return Applied([results[row] for row in kept.tolist()], kept)
+    return AppliedRows([results[row] for row in kept.tolist()], kept)
 
 
 def _null_rows(results: list[Any], start: int, failures: FailureHandler, null_error: str) -> list[int]:

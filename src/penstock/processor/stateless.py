@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from penstock.processor.api import BatchProcessor, BranchingProcessor, FailureHandler, Processor, RowOrigin
-from penstock.processor.columns import NULL_NOT_ALLOWED, Applied, apply, composed, has_null, kept_rows
+from penstock.processor.columns import NULL_NOT_ALLOWED, AppliedRows, apply, composed, has_null, kept_rows
 from penstock.processor.first_results import KEY_SELECTOR, MAPPER, PREDICATE, PREDICATES, UsesResults
 from penstock.record import Int64Array, KeyValue, Record, RecordBatch
 
@@ -215,7 +215,7 @@ class StreamFlatMapValues(BatchProcessor):
 
 
 def _listed(
-    convert: Callable[[Any], list[Any]], applied: Applied, failures: FailureHandler
+    convert: Callable[[Any], list[Any]], applied: AppliedRows, failures: FailureHandler
 ) -> tuple[list[list[Any]], Int64Array | None]:
     """Return each result as a list (a generator runs the user's code only now) and the rows of the batch that did not
     fail (None: all)."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -28,7 +30,11 @@ _rows_without_arrow = 0
 
 def arrow(module: str = "pyarrow") -> Any:
     """Return a module of Arrow. It is loaded where it is first needed: it takes time and memory, and programs whose
-    batches are small never need it."""
+    batches are small never need it.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
     return load(module, "Work on columns")
 
 
@@ -58,10 +64,15 @@ def _pays(rows: int) -> bool:
     global _rows_without_arrow
     if rows <= FEW_ROWS:
         return False
-    if "pyarrow" not in sys.modules and _rows_without_arrow < ROWS_BEFORE_ARROW:
+    if "pyarrow" not in sys.modules and (_rows_without_arrow < ROWS_BEFORE_ARROW or not _is_installed()):
         _rows_without_arrow += rows
         return False
     return True
+
+
+@cache
+def _is_installed() -> bool:
+    return find_spec("pyarrow") is not None
 
 
 def _collected(column: Sequence[Any]) -> tuple[list[Any], Places]:

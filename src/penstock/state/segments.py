@@ -24,10 +24,10 @@ from hashlib import blake2b
 from itertools import accumulate, islice, pairwise
 from typing import Any, NamedTuple
 
+import cramjam
 import numpy as np
 import numpy.typing as npt
 import orjson
-import zstandard
 
 from penstock.errors import CorruptedSegmentError, IncompatibleCheckpointError
 from penstock.serdes.columns import arrow
@@ -357,8 +357,8 @@ def _write(
         columns += changed
     body = b"".join(map(_pack_column, columns))
     identity = _identity(header, body)
-    compressed = zstandard.ZstdCompressor(level=1).compress(body)
-    data = _PREFIX.pack(_MAGIC, VERSION, len(header), len(compressed), identity) + header + compressed
+    compressed = cramjam.zstd.compress(body, level=1)
+    data = b"".join([_PREFIX.pack(_MAGIC, VERSION, len(header), len(compressed), identity), header, compressed])
     final = kind is not SegmentKind.DELTA or checkpoint is not None
     info = SegmentInfo(
         identity,
@@ -387,13 +387,33 @@ def _read(data: bytes, name: str) -> tuple[dict[str, Any], bytes, bytes]:
         raise CorruptedSegmentError(name, f"is torn: {len(data)} bytes, expected {expected}")
     header = data[_PREFIX.size : _PREFIX.size + header_size]
     try:
-        body = zstandard.ZstdDecompressor().decompress(data[_PREFIX.size + header_size :])
-    except (zstandard.ZstdError, MemoryError) as error:  # the frame says how much memory its content takes
+        body = _decompressed(data[_PREFIX.size + header_size :])
+    except (cramjam.DecompressionError, ValueError, OverflowError, MemoryError) as error:
         raise CorruptedSegmentError(name, f"is damaged: {error}") from error
     if _identity(header, body) != identity:
         raise CorruptedSegmentError(name, "is damaged: its content does not have this id")
     fields: dict[str, Any] = orjson.loads(header)
     return fields, body, identity
+
+
+def _decompressed(frame: bytes) -> bytes:
+    """Return the content of a zstd frame, in no more memory than its header says.
+
+    Raises:
+        ValueError: the header does not say how large the content is.
+        MemoryError, OverflowError: there is less memory than it says.
+        cramjam.DecompressionError: it is damaged.
+    """
+    # RFC 8878, 3.1.1.1: magic number (4 bytes), descriptor (1), window (0 or 1), dictionary (0 to 4), content size.
+    descriptor = frame[4] if len(frame) > 4 else 0
+    is_single_segment = descriptor & 0x20
+    width = 1 << (descriptor >> 6)
+    if width == 1 and not is_single_segment:
+        raise ValueError("its frame does not say how large its content is")
+    at = 5 + (not is_single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    size = int.from_bytes(frame[at : at + width], "little") + (256 if width == 2 else 0)
+    content = bytearray(size)  # a failure to allocate is an error here, but the end of the process in cramjam
+    return bytes(memoryview(content)[: cramjam.zstd.decompress_into(frame, content)])
 
 
 def _prefix(data: bytes, name: str) -> tuple[int, int, bytes]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,8 +36,8 @@ class SourceRecords:
     """
 
     def __init__(self) -> None:
-        """Start without records."""
         self._kept: dict[TopicPartition, list[RecordBatch]] = {}
+        self._are_hidden = False
 
     def take(self, partition: TopicPartition, batch: RecordBatch | None) -> None:
         """Keep `batch`, bytes by ascending offset, which is taken now; None: nothing is kept."""
@@ -46,12 +46,23 @@ class SourceRecords:
             self._kept[partition] = [batch, *others]
 
     def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the record that `metadata` names, None if it is not kept."""
+        """Return key and value of the record that `metadata` names, None if it is not kept or hidden."""
+        if self._are_hidden:
+            return None, None
         for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
             row = int(np.searchsorted(batch.offsets, metadata.offset))
             if row < len(batch) and int(batch.offsets[row]) == metadata.offset:
                 return batch.keys[row], batch.values[row]
         return None, None
+
+    @contextmanager
+    def hidden(self) -> Iterator[None]:
+        """Find no record while the `with` block runs."""
+        self._are_hidden = True
+        try:
+            yield
+        finally:
+            self._are_hidden = False
 
     def forget(self) -> None:
         """Keep nothing any more."""
@@ -68,7 +79,7 @@ class Child(Protocol):
         ...
 
 
-class Node(Protocol):
+class ServedNode(Protocol):
     """What a context needs of the node that it serves."""
 
     name: str
@@ -87,6 +98,13 @@ class Node(Protocol):
     def flushed(self, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
         """Hand on what left the cache before the node's store."""
         ...
+
+
+class TaskStores(NamedTuple):
+    """The stores of a task, and the global stores that it reads, by name."""
+
+    own: Mapping[str, EngineStore] = {}
+    shared: Mapping[str, StateStore] = {}
 
 
 class TaskContext:
@@ -114,10 +132,8 @@ class TaskContext:
         self.record: Record[Any, Any] | None = None
         self.punctuation_time = NO_TIMESTAMP
         self.source = TopicPartition("", -1)
-        self.is_stored_context = False
         self.source_records = SourceRecords()
-        self.stores: Mapping[str, EngineStore] = {}
-        self.global_stores: Mapping[str, StateStore] = {}
+        self.stores = TaskStores()
         self.processor_metadata: dict[str, int] = {}
         self.held_results: list[tuple[NodeContext, HeldResults]] = []
         self.dropped_records: Counter[Dropped] = Counter()
@@ -138,7 +154,7 @@ class TaskContext:
         """Return the name of a node with the line of the program that created it, if that is known."""
         return f"{node}{made_at(self._node_lines.get(node))}"
 
-    def node_context(self, node: Node) -> ProcessorContext:
+    def node_context(self, node: ServedNode) -> ProcessorContext:
         """Return the context of `node`."""
         return NodeContext(self, node)
 
@@ -184,7 +200,7 @@ def _serialized(serde: Serde | None, what: str, topic: str, part: Any, headers: 
 class NodeContext:
     """What one processor may ask of its task (implements ProcessorContext and EngineContext)."""
 
-    def __init__(self, task: TaskContext, node: Node) -> None:
+    def __init__(self, task: TaskContext, node: ServedNode) -> None:
         """Serve `node`."""
         self._task = task
         self._node = node
@@ -236,8 +252,8 @@ class NodeContext:
     def get_state_store(self, name: str) -> Any:
         """Return the store `name`, of a global store a view to read; raises StreamsError if it is not connected to this
         processor."""
-        if name in self._task.global_stores:
-            return self._task.global_stores[name]
+        if name in self._task.stores.shared:
+            return self._task.stores.shared[name]
         if name not in self._node.stores:
             error = StreamsError(
                 f"Processor {self._node.name} has no access to StateStore {name} as the store is not connected to "
@@ -254,7 +270,7 @@ class NodeContext:
                 f"Topology.connect_processor_and_state_stores({self._node.name!r}, {name!r})."
             )
             raise error
-        return self._task.stores[name].exposed()
+        return self._task.stores.own[name].exposed()
 
     def forward(self, record: Record[Any, Any], child_name: str | None = None) -> None:
         """Hand `record` to every child in the order of their registration, or only to the child named; raises
@@ -395,12 +411,8 @@ class NodeContext:
     @contextmanager
     def in_stored_record_context(self, context: RecordContext) -> Iterator[None]:
         """As `in_record_context`, for a context that a store has kept, without the bytes of its source record."""
-        self._task.is_stored_context = True
-        try:
-            with self.in_record_context(context):
-                yield
-        finally:
-            self._task.is_stored_context = False
+        with self._task.source_records.hidden(), self.in_record_context(context):
+            yield
 
     def source_partition(self) -> TopicPartition:
         """Return the topic and partition that the batch in `process_batch` came from."""

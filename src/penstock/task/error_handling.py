@@ -274,7 +274,7 @@ class ErrorHandling:
     def _context(self, node: str, record: Record[Any, Any] | None) -> ErrorHandlerContext:
         task = self._task
         metadata = task.metadata or NO_METADATA
-        raw_key, raw_value = (None, None) if task.is_stored_context else task.source_records.find(metadata)
+        raw_key, raw_value = task.source_records.find(metadata)
         return ErrorHandlerContext(
             metadata.topic,
             metadata.partition,

@@ -57,7 +57,7 @@ FIRST_ROWS = 1 << 12
 _STREAM_TIME = PunctuationType.STREAM_TIME
 
 
-class Input(NamedTuple):
+class InputBatch(NamedTuple):
     """A batch on its way in. stream_times: the stream time (ms) at each row; None if time stands still, in a
     flush."""
 
@@ -144,7 +144,7 @@ class Execution:
         entries: list[Entry] = [*topology.sources, *(node for node in topology.processors if node.stores)]
         able = column_nodes(topology, errors) if column_by_column else frozenset()
         self._plans = {entry.name: column_plan(entry, topology, able, errors) for entry in entries}
-        without = able - using_headers(topology, task.stores)
+        without = able - using_headers(topology, task.stores.own)
         self._plans_for_headers = self._plans
         if without != able:
             self._plans_for_headers = {entry.name: column_plan(entry, topology, without, errors) for entry in entries}
@@ -234,14 +234,14 @@ class Execution:
         self, plan: ColumnPlan, partition: TopicPartition, batch: RecordBatch, stream_times: Int64Array
     ) -> None:
         if plan.islands:
-            self._run(plan, Input(partition, batch, stream_times))
+            self._run(plan, InputBatch(partition, batch, stream_times))
             return
         start = 0
         while start < len(batch):
             due = self._task.schedules.next_time(_STREAM_TIME)
             stop = len(batch) if due is None else min(len(batch), int(np.searchsorted(stream_times, due)) + 1)
             stop = max(stop, start + 1)
-            self._run(plan, Input(partition, batch.slice(start, stop), stream_times[start:stop]))
+            self._run(plan, InputBatch(partition, batch.slice(start, stop), stream_times[start:stop]))
             self._task.stream_time = int(stream_times[stop - 1])
             self._punctuate()
             start = stop
@@ -255,11 +255,11 @@ class Execution:
         start = 0
         for (topic, partition), rows in groupby(contexts, attrgetter("topic", "partition")):
             stop = start + len(list(rows))
-            self._run(plan, Input(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
+            self._run(plan, InputBatch(TopicPartition(topic or "", partition), batch.slice(start, stop), None))
             start = stop
         self._task.metadata, self._task.record, self._task.source = outer
 
-    def _run(self, plan: ColumnPlan, entering: Input) -> None:
+    def _run(self, plan: ColumnPlan, entering: InputBatch) -> None:
         self._task.source = entering.partition
         few = len(entering.batch) < FEWEST_ROWS
         if (plan.nodes and few) or (plan.islands and not plan.nodes):
@@ -377,7 +377,7 @@ class Execution:
             positions = None if part.positions is None else part.positions[rows]
             flow.waiting.setdefault(child, []).append(Part(part.parent, part.batch.take(rows), positions))
 
-    def _leave(self, plan: ColumnPlan, flow: Flow, entering: Input) -> None:
+    def _leave(self, plan: ColumnPlan, flow: Flow, entering: InputBatch) -> None:
         """Hand the rows that left the columns to sinks and islands."""
         outward = [*plan.entry.children, *(child for node in plan.nodes for child in node.children)]
         children: dict[str, Child] = {child.name: child for child in outward}
@@ -405,7 +405,7 @@ class Execution:
         entry: Entry,
         leaving: list[tuple[Child, Part]],
         flow: Flow,
-        entering: Input,
+        entering: InputBatch,
     ) -> None:
         """Hand the rows over one by one in the order of their positions; between two input rows stream time moves and
         punctuations are made, up to the input row that failed, if one did."""

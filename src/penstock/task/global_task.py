@@ -20,7 +20,7 @@ from penstock.record import Record, RecordBatch, RecordMetadata
 from penstock.state.api import Base, Changes, StateStore
 from penstock.state.read_only import read_only
 from penstock.state.record_cache import RecordCache
-from penstock.task.context import Node, NodeContext, TaskContext
+from penstock.task.context import NodeContext, ServedNode, TaskContext, TaskStores
 from penstock.task.error_handling import ErrorHandling, ProcessingError
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
@@ -51,7 +51,7 @@ class GlobalProcessorContext(NodeContext):
 
 
 class _GlobalTaskContext(TaskContext):
-    def node_context(self, node: Node) -> ProcessorContext:
+    def node_context(self, node: ServedNode) -> ProcessorContext:
         return GlobalProcessorContext(self, node)
 
 
@@ -85,7 +85,7 @@ class GlobalStateUpdateTask:
             base,
             RecordCache(0),
         )
-        self._context.stores = self._state.stores
+        self._context.stores = TaskStores(self._state.stores)
         handles = config["processing.exception.handler.global.enabled"]
         errors = ErrorHandling(
             self._context,

@@ -51,7 +51,7 @@ from penstock.task.queue_order import in_turns
 from penstock_broker.common.durations import timestamp_ms
 
 
-class Run(NamedTuple):
+class RecordRun(NamedTuple):
     """Consecutive records of one topic partition with the lane of each (int64 array); deserialised unless
     `serialized`. source_records: where handlers of errors may ask for them, the records of the lane as they came, by
     ascending offset."""
@@ -202,7 +202,7 @@ class PartitionGroup:
             for lane, batches in sorted(queues.items())
         ]
 
-    def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[Run | MixedRun]:
+    def take(self, awaited: Set[TopicPartition] = frozenset()) -> Iterator[RecordRun | MixedRun]:
         """Give up what is buffered, in the order in which it is to be processed, to before the first record that may
         have to wait for one of a partition of `awaited`."""
         lanes = sorted(self._queues)
@@ -268,7 +268,7 @@ class PartitionGroup:
                     self._heads.offer(_Head(lane, came, batch, serialized))
                     break
 
-    def take_next(self) -> Run | None:
+    def take_next(self) -> RecordRun | None:
         """Give up the next one of the records that `find_heads` took, None if there is none."""
         head = self._heads.poll()
         if head is None:
@@ -342,7 +342,7 @@ class PartitionGroup:
         order: Int64Array,
         serialized: bool,
         source_records: Mapping[Lane, RecordBatch],
-    ) -> Iterator[Run | MixedRun]:
+    ) -> Iterator[RecordRun | MixedRun]:
         lengths = [len(batch) for _, batch in queues]
         partitions, numbers = _numbered(queues)
         numbers = numbers[order]
@@ -371,8 +371,8 @@ class PartitionGroup:
         batch: RecordBatch,
         serialized: bool,
         source_records: RecordBatch | None,
-    ) -> Run:
-        return Run(self._sources[partition.topic], partition, lanes, batch, serialized, source_records)
+    ) -> RecordRun:
+        return RecordRun(self._sources[partition.topic], partition, lanes, batch, serialized, source_records)
 
     def _prepare(self, lane: Lane, batch: RecordBatch) -> RecordBatch:
         """Return the records deserialised, with their timestamps extracted and without those that the extractor

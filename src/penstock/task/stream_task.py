@@ -28,14 +28,14 @@ from penstock.record import NO_METADATA, PartitionBatch, Record, RecordBatch, To
 from penstock.state.api import Base, Changes, RecordContext, StateStore
 from penstock.state.record_cache import RecordCache
 from penstock.task.batch_tracing import BatchTrace
-from penstock.task.context import NodeContext, TaskContext
+from penstock.task.context import NodeContext, TaskContext, TaskStores
 from penstock.task.environment import TaskEnvironment
 from penstock.task.error_handling import ErrorHandling, ProcessingError, told_cause
 from penstock.task.execution import MAXIMUM_MIXED_ROWS, Execution
 from penstock.task.idling import NO_WAIT, Idling, InputWait
 from penstock.task.key_placement import KeyPlacement
 from penstock.task.order_trace import OrderTrace, TracedCommit
-from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, Run
+from penstock.task.partition_group import BufferSize, MixedRun, PartitionGroup, RecordRun
 from penstock.task.processor_state_manager import ProcessorStateManager
 from penstock.task.processor_topology import ProcessorTopology
 from penstock.task.punctuation import Schedule
@@ -120,8 +120,7 @@ class StreamTask:
             environment.change_log,
             environment.spilled,
         )
-        self._context.stores = self._state.stores
-        self._context.global_stores = environment.global_stores
+        self._context.stores = TaskStores(self._state.stores, environment.global_stores)
         self._sender = RecordSender(self._collector, partitions, task_id, self._context.offset)
         self._placement = KeyPlacement(spec, config, partitions, self._context.described)
         self._make_nodes(spec, config, self._sender)
@@ -209,14 +208,14 @@ class StreamTask:
         self._process_runs([run])
         return run.partition
 
-    def _process_runs(self, runs: Iterable[Run | MixedRun]) -> int:
+    def _process_runs(self, runs: Iterable[RecordRun | MixedRun]) -> int:
         """Process `runs`, as one batch for a tracer; return their number of records."""
         if self._tracing is None:
             return self._process_each(runs)
         with self._tracing.batch() as trace:
             return self._process_each(_traced(runs, trace))
 
-    def _process_each(self, runs: Iterable[Run | MixedRun]) -> int:
+    def _process_each(self, runs: Iterable[RecordRun | MixedRun]) -> int:
         taken = 0
         try:
             for run in runs:
@@ -236,7 +235,7 @@ class StreamTask:
         records = self._group.give_up()
         return records, self._idling.next_deadline(self._context.wall_clock) if records else None
 
-    def _process_run(self, run: Run) -> None:
+    def _process_run(self, run: RecordRun) -> None:
         batch = run.batch
         self._measurements.observer.processed(run.source.name, len(batch))
         self._context.taps.take(run.source.name, run.partition, batch, self._context.wall_clock)
@@ -530,7 +529,7 @@ def _stream_time(
     return MinimumStreamTime(input_partitions, checkpoint.partition_times)
 
 
-def _traced(runs: Iterable[Run | MixedRun], trace: BatchTrace) -> Iterator[Run | MixedRun]:
+def _traced(runs: Iterable[RecordRun | MixedRun], trace: BatchTrace) -> Iterator[RecordRun | MixedRun]:
     """Yield `runs`, and show each to `trace` before it is processed."""
     for run in runs:
         trace.take(run.partitions if isinstance(run, MixedRun) else (run.partition,), run.batch)

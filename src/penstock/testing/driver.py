@@ -18,6 +18,7 @@ from penstock.config import StreamsConfig, keys_of
 from penstock.host.inline.inline_host import InlineHost, ProducedRecord
 from penstock.metrics import Metric, MetricName
 from penstock.plan.subtopology import SinkSpec, SourceSpec
+from penstock.plan.topic_loops import warn_of_topic_loops
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import Headers
 from penstock.serdes import Serde
@@ -75,6 +76,7 @@ class TopologyTestDriver:
         start = SystemClock().milliseconds() if initial_wall_clock_ms is None else initial_wall_clock_ms
         self._clock = MockClock(timestamp_ms(start, "initial_wall_clock_ms"))
         built = built_topology(topology, checked.required("application.id"))
+        warn_of_topic_loops(built)
         self._host = InlineHost(built, checked, self._clock)
         self._serdes = TopicSerdes(built, checked)
         self._queues: dict[str, deque[ProducedRecord]] = {}

@@ -64,7 +64,7 @@ class NotADeadLetterError(StreamsError):
 
 
 @dataclass(frozen=True)
-class Selection:
+class LetterSelection:
     """Which dead letters to redrive; what is empty or None selects all.
 
     topics, partitions, offsets: of the source. exceptions: names of classes, with or without their module or package.
@@ -223,7 +223,7 @@ class RedriveOptions:
     skip_invalid: skip records that are not dead letters.
     """
 
-    selection: Selection = Selection()
+    selection: LetterSelection = LetterSelection()
     to: str | None = None
     limit: int | None = None
     skip_invalid: bool = False

@@ -17,7 +17,7 @@ import orjson
 import penstock
 from penstock.application.comparison import Compare
 from penstock.application.running_topology import RunningTopology
-from penstock.application.store_entries import Selection, StoreEntries, plain
+from penstock.application.store_entries import EntrySelection, StoreEntries, plain
 from penstock.config import StreamsConfig
 from penstock.errors import StreamsError, StreamsStoppedError, UnsupportedOperationError
 from penstock.exception_handlers import DEAD_LETTER_QUEUE_TOPIC
@@ -379,7 +379,7 @@ class Answers:
         topologies = self.observer.application.running_topologies().values()
         return {name: metric for topology in topologies for name, metric in topology.metrics().items()}
 
-    def entries(self, store: str, topology: str | None, chosen: Selection, limit: int) -> Answer:
+    def entries(self, store: str, topology: str | None, chosen: EntrySelection, limit: int) -> Answer:
         """Return entries of a store, and as of which commit they are.
 
         Args:

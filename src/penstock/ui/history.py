@@ -9,14 +9,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 
-class Range(NamedTuple):
+class HistoryRange(NamedTuple):
     """How far curves go back. interval_ms: the least time between two points. kept_ms: how long a point is kept."""
 
     interval_ms: int
     kept_ms: int
 
 
-RANGES: Final[Mapping[str, Range]] = {"hour": Range(4_000, 3_600_000), "day": Range(60_000, 86_400_000)}
+RANGES: Final[Mapping[str, HistoryRange]] = {
+    "hour": HistoryRange(4_000, 3_600_000),
+    "day": HistoryRange(60_000, 86_400_000),
+}
 """The ranges by the names that addresses have for them; the first one is the default."""
 
 
@@ -41,7 +44,7 @@ FIGURES: Final = Point._fields[1:]
 class History:
     """Keeps points, from one thread, for any thread that asks."""
 
-    def __init__(self, ranges: Mapping[str, Range]) -> None:
+    def __init__(self, ranges: Mapping[str, HistoryRange]) -> None:
         """Keep nothing yet. ranges: by name."""
         self._series = {name: _Series(range) for name, range in ranges.items()}
         self._lock = threading.Lock()
@@ -90,7 +93,7 @@ class History:
 class _Series:
     """The points of one range."""
 
-    def __init__(self, range: Range) -> None:
+    def __init__(self, range: HistoryRange) -> None:
         self.range = range
         self.points: deque[Point] = deque(maxlen=range.kept_ms // range.interval_ms)
         self._last_ms: int | None = None

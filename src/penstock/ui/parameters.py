@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from penstock.application.store_entries import Selection
+from penstock.application.store_entries import EntrySelection
 from penstock.errors import StreamsError
 from penstock.windows import LONG_MAX
 
@@ -39,11 +39,11 @@ def choice(parameters: Parameters, name: str, choices: Sequence[str]) -> str:
     return chosen
 
 
-def selection(parameters: Parameters) -> tuple[str | None, Selection, int]:
+def selection(parameters: Parameters) -> tuple[str | None, EntrySelection, int]:
     """Return the topology, the entries of a store, and the most of them; raises WrongParameterError."""
     from_time, to_time = number(parameters, "from_time"), number(parameters, "to_time")
     limit = number(parameters, "limit", MOST_ENTRIES)
-    chosen = Selection(
+    chosen = EntrySelection(
         parameters.get("key") or None,
         parameters.get("from") or None,
         parameters.get("to") or None,

@@ -30,7 +30,7 @@ from penstock.errors import (
     UnknownTopologyError,
     UnsupportedOperationError,
 )
-from penstock.ui import schema
+from penstock.ui import openapi
 from penstock.ui.answers import Answers
 from penstock.ui.control import Control, Outcome, RefusedActionError, Target
 from penstock.ui.guard import HEADERS, Guard, bounded_body, is_from_other_site
@@ -112,7 +112,7 @@ class _Routes:
             *pages,
             *(control if self._control is not None else ()),
             *(Route(f"/static/{name}", _static(name, media_type)) for name, media_type in _STATIC.items()),
-            Route("/api/v1/schema.json", self._json(lambda request: schema.document())),
+            Route("/api/v1/schema.json", self._json(lambda request: openapi.document())),
             Route("/api/v1/overview", self._json(lambda request: answers.overview())),
             Route("/api/v1/history", self._json(lambda request: answers.history(request.query_params))),
             Route("/api/v1/topology", self._json(lambda request: {"topologies": answers.topologies.all()})),

@@ -7,13 +7,10 @@ not known or not measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from typing import Annotated, Any, Final, NamedTuple, NotRequired, TypedDict
 
-import msgspec
 from msgspec import Meta
 
-import penstock
 from penstock.ui.parameters import DEFAULT_LIMIT, MOST_ENTRIES
 
 _TOPOLOGY: Final = "name of the topology, empty if the application has only one"
@@ -21,7 +18,7 @@ _TOPOLOGY: Final = "name of the topology, empty if the application has only one"
 # ---------------------------------------- the application
 
 
-class Commit(TypedDict):
+class CommitAnswer(TypedDict):
     """A commit of a topology."""
 
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
@@ -29,7 +26,7 @@ class Commit(TypedDict):
     age_ms: Annotated[int, Meta(description="time since then")]
 
 
-class OutputAge(TypedDict):
+class OutputAgeAnswer(TypedDict):
     """Ages of output."""
 
     p50: Annotated[float, Meta(description="the age (ms) that 50 % of the output had at most, within a fifth")]
@@ -37,7 +34,7 @@ class OutputAge(TypedDict):
     p99: Annotated[float, Meta(description="the same for 99 %")]
 
 
-class StreamTime(TypedDict):
+class StreamTimeAnswer(TypedDict):
     """The stream time of the tasks."""
 
     min_at_ms: Annotated[int, Meta(description="the smallest one of a task")]
@@ -45,7 +42,7 @@ class StreamTime(TypedDict):
     skew_ms: Annotated[int, Meta(description="the difference")]
 
 
-class Dropped(TypedDict):
+class DroppedAnswer(TypedDict):
     """Records that a node or store dropped."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
@@ -54,17 +51,17 @@ class Dropped(TypedDict):
     reason: Annotated[str, Meta(description="the [reason](ui.md#dropped-records); the log names each record")]
 
 
-class OverviewTopology(TypedDict):
+class OverviewTopologyAnswer(TypedDict):
     """A topology, in short."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
     state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
     lag: Annotated[int | None, Meta(description="records that its tasks have not committed yet")]
-    commit: Annotated[Commit | None, Meta(description="the last commit; null before the first one")]
+    commit: Annotated[CommitAnswer | None, Meta(description="the last commit; null before the first one")]
     problem: Annotated[str | None, Meta(description="what hides its lag")]
 
 
-class Overview(TypedDict):
+class OverviewAnswer(TypedDict):
     """How an application is: whether it runs and keeps up, and what it has done."""
 
     application_id: Annotated[str, Meta(description="`application.id`")]
@@ -100,7 +97,7 @@ class Overview(TypedDict):
         float | None, Meta(description="records of all tasks over the last minute, also from repartition topics")
     ]
     records_dropped: Annotated[int | None, Meta(description="records without a result since the start")]
-    dropped: Annotated[list[Dropped], Meta(description="which nodes and stores have dropped them")]
+    dropped: Annotated[list[DroppedAnswer], Meta(description="which nodes and stores have dropped them")]
     lag: Annotated[
         int | None,
         Meta(
@@ -123,19 +120,19 @@ class Overview(TypedDict):
         int | None, Meta(description="time until the lag is 0 at `lag_per_second`; null if it does not fall")
     ]
     output_age_ms: Annotated[
-        OutputAge | None,
+        OutputAgeAnswer | None,
         Meta(
             description="the age of output when its commit ended: the largest of all topologies, over the samples of "
             "the metrics; null if nothing was written"
         ),
     ]
     stream_time: Annotated[
-        StreamTime | None, Meta(description="the stream time of the tasks; null before the first record")
+        StreamTimeAnswer | None, Meta(description="the stream time of the tasks; null before the first record")
     ]
-    topologies: Annotated[list[OverviewTopology], Meta(description="the topologies")]
+    topologies: Annotated[list[OverviewTopologyAnswer], Meta(description="the topologies")]
 
 
-class History(TypedDict):
+class HistoryAnswer(TypedDict):
     """Figures over time, as columns: a place in each list is one moment, the last is the newest."""
 
     range: Annotated[str, Meta(description="how far it goes back: `hour` or `day`")]
@@ -151,7 +148,7 @@ class History(TypedDict):
     output_age_p99_ms: Annotated[list[float | None], Meta(description="the same")]
 
 
-class FailedRecord(TypedDict):
+class FailedRecordAnswer(TypedDict):
     """The record on which a task failed."""
 
     node: Annotated[str, Meta(description="the node that failed")]
@@ -162,40 +159,42 @@ class FailedRecord(TypedDict):
     value: Annotated[str | None, Meta(description="the value, in the same way")]
 
 
-class UncaughtError(TypedDict):
+class UncaughtErrorAnswer(TypedDict):
     """An error that stopped all tasks."""
 
     seen_at_ms: Annotated[int, Meta(description="when it stopped them")]
     error: Annotated[str, Meta(description="its class and message")]
     traceback: Annotated[str, Meta(description="its traceback")]
     response: Annotated[str, Meta(description="what the [uncaught exception handler](life.md#errors) answered")]
-    record: Annotated[FailedRecord | None, Meta(description="the record on which a task failed, if it failed on one")]
+    record: Annotated[
+        FailedRecordAnswer | None, Meta(description="the record on which a task failed, if it failed on one")
+    ]
 
 
-class Errors(TypedDict):
+class ErrorsAnswer(TypedDict):
     """The errors that stopped all tasks, and the records that a handler let pass."""
 
     count: Annotated[int | None, Meta(description="how many since the start; null if another process runs the tasks")]
-    errors: Annotated[list[UncaughtError], Meta(description="the last 50, the newest first")]
+    errors: Annotated[list[UncaughtErrorAnswer], Meta(description="the last 50, the newest first")]
     passed: Annotated[
-        list[Dropped] | None,
+        list[DroppedAnswer] | None,
         Meta(description="the records that a handler let pass since the start; null if that cannot be seen"),
     ]
 
 
-class DeadLetters(TypedDict):
+class DeadLettersAnswer(TypedDict):
     """The dead letters that a redrive would write, and the last ones."""
 
     topic: Annotated[str, Meta(description="the topic of the dead letters")]
     records: Annotated[int, Meta(description="how many would be written back")]
     without_source: Annotated[int, Meta(description="errors of punctuators, which have no record")]
     invalid: Annotated[int, Meta(description="records of the topic that are no dead letters")]
-    letters: Annotated[list[Letters], Meta(description="the dead letters by origin and class of errors")]
+    letters: Annotated[list[LettersAnswer], Meta(description="the dead letters by origin and class of errors")]
     command: Annotated[str, Meta(description="the command that writes them back")]
-    last: Annotated[list[KeptLetter], Meta(description="the last 50 records of the topic, the newest first")]
+    last: Annotated[list[KeptLetterAnswer], Meta(description="the last 50 records of the topic, the newest first")]
 
 
-class Source(TypedDict):
+class SourceAnswer(TypedDict):
     """Where the record of a dead letter came from."""
 
     topic: Annotated[str, Meta(description="the topic")]
@@ -203,7 +202,7 @@ class Source(TypedDict):
     offset: Annotated[int, Meta(description="the offset, -1 if no header has it")]
 
 
-class KeptLetter(TypedDict):
+class KeptLetterAnswer(TypedDict):
     """A record of the topic of dead letters. Of keys, values and headers it has up to 1,000 characters."""
 
     partition: Annotated[int, Meta(description="its partition in the topic of dead letters")]
@@ -213,14 +212,14 @@ class KeptLetter(TypedDict):
     value: Annotated[str | None, Meta(description="the value, as text")]
     headers: Annotated[list[list[str | None]], Meta(description="name and value of each header, as text, up to 100")]
     redriven: Annotated[bool, Meta(description="whether it was written back")]
-    source: Annotated[Source | None, Meta(description="where it came from; null for the error of a punctuator")]
+    source: Annotated[SourceAnswer | None, Meta(description="where it came from; null for the error of a punctuator")]
     exception: Annotated[str | None, Meta(description="name of the class of the error; null if it is no dead letter")]
     message: Annotated[str | None, Meta(description="message of the error")]
     stacktrace: Annotated[str | None, Meta(description="the end of the stack trace")]
     command: Annotated[str | None, Meta(description="the command that writes this record back, if it has a source")]
 
 
-class Letters(TypedDict):
+class LettersAnswer(TypedDict):
     """Dead letters of one origin and one class of errors."""
 
     topic: Annotated[str, Meta(description="the topic that they came from")]
@@ -231,7 +230,7 @@ class Letters(TypedDict):
     records: Annotated[int, Meta(description="how many")]
 
 
-class Changes(TypedDict):
+class ChangesAnswer(TypedDict):
     """What the program would do to the application and its stores if it started now."""
 
     compared: Annotated[str, Meta(description="what was compared, as a sentence")]
@@ -241,14 +240,14 @@ class Changes(TypedDict):
 # ---------------------------------------- topologies
 
 
-class Serdes(TypedDict):
+class SerdesAnswer(TypedDict):
     """The serdes of a source or sink."""
 
     key: Annotated[str, Meta(description="the serde of keys")]
     value: Annotated[str, Meta(description="the serde of values")]
 
 
-class TappedRecord(TypedDict):
+class TappedRecordAnswer(TypedDict):
     """A record that has reached a node while a tap of it is open."""
 
     key: Annotated[str, Meta(description="the key, as a short text")]
@@ -260,7 +259,7 @@ class TappedRecord(TypedDict):
     offset: Annotated[int, Meta(description="the offset of that record, else -1")]
 
 
-class Node(TypedDict):
+class NodeAnswer(TypedDict):
     """A node of a topology."""
 
     name: Annotated[str, Meta(description="its name")]
@@ -272,19 +271,19 @@ class Node(TypedDict):
     predecessors: NotRequired[Annotated[list[str], Meta(description="nodes before a processor or sink")]]
     successors: NotRequired[Annotated[list[str], Meta(description="nodes after a source or processor")]]
     line: Annotated[str | None, Meta(description="the line of the program that made it")]
-    serdes: Annotated[Serdes | None, Meta(description="the serdes of a source or sink")]
+    serdes: Annotated[SerdesAnswer | None, Meta(description="the serdes of a source or sink")]
     records: Annotated[float | None, Meta(description="records processed since the start")]
     records_per_second: Annotated[float | None, Meta(description="the same a second")]
     errors: Annotated[float | None, Meta(description="records that it dropped, or that a handler skipped")]
     age_ms: Annotated[float | None, Meta(description="the largest age of a record")]
     lag: Annotated[int | None, Meta(description="the lag of a source in the topics that brokers have")]
     tapped: Annotated[
-        list[TappedRecord] | None,
+        list[TappedRecordAnswer] | None,
         Meta(description="the last records of an open [tap](notebook.md#the-records-at-a-node), the newest first"),
     ]
 
 
-class Subtopology(TypedDict):
+class SubtopologyAnswer(TypedDict):
     """A sub-topology, or a global store with its processor."""
 
     id: Annotated[int, Meta(description="its number")]
@@ -293,27 +292,27 @@ class Subtopology(TypedDict):
     lag: Annotated[int | None, Meta(description="the lag of its tasks")]
     records_per_second: Annotated[float | None, Meta(description="records that its tasks process")]
     errors: Annotated[float | None, Meta(description="records that its tasks dropped")]
-    nodes: Annotated[list[Node], Meta(description="its nodes")]
+    nodes: Annotated[list[NodeAnswer], Meta(description="its nodes")]
 
 
-class Topology(TypedDict):
+class TopologyAnswer(TypedDict):
     """A topology with what was measured of it."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    subtopologies: Annotated[list[Subtopology], Meta(description="its sub-topologies")]
-    global_stores: Annotated[list[Subtopology], Meta(description="its global stores")]
+    subtopologies: Annotated[list[SubtopologyAnswer], Meta(description="its sub-topologies")]
+    global_stores: Annotated[list[SubtopologyAnswer], Meta(description="its global stores")]
 
 
-class Topologies(TypedDict):
+class TopologiesAnswer(TypedDict):
     """The topologies of an application."""
 
-    topologies: Annotated[list[Topology], Meta(description="the topologies")]
+    topologies: Annotated[list[TopologyAnswer], Meta(description="the topologies")]
 
 
 # ---------------------------------------- tasks
 
 
-class Partition(TypedDict):
+class PartitionAnswer(TypedDict):
     """A partition that a task reads."""
 
     topic: Annotated[str, Meta(description="the topic")]
@@ -323,14 +322,14 @@ class Partition(TypedDict):
     lag: Annotated[int, Meta(description="the distance between them")]
 
 
-class AwaitedPartition(TypedDict):
+class AwaitedPartitionAnswer(TypedDict):
     """A partition that a task waits for, because of `max.task.idle.ms`."""
 
     topic: Annotated[str, Meta(description="the topic")]
     partition: Annotated[int, Meta(description="the partition")]
 
 
-class Task(TypedDict):
+class TaskAnswer(TypedDict):
     """A task of this program."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
@@ -342,22 +341,24 @@ class Task(TypedDict):
             "last; if it is watched on threads, the member of the group"
         ),
     ]
-    waits_for: Annotated[list[AwaitedPartition], Meta(description="the partitions that its waiting records wait for")]
+    waits_for: Annotated[
+        list[AwaitedPartitionAnswer], Meta(description="the partitions that its waiting records wait for")
+    ]
     processed: Annotated[int | None, Meta(description="records processed since the start")]
     dropped: Annotated[int | None, Meta(description="records without a result since the start")]
     stream_time_at_ms: Annotated[int | None, Meta(description="its stream time")]
     lag: Annotated[int, Meta(description="its lag over all partitions")]
-    partitions: Annotated[list[Partition], Meta(description="the partitions of brokers that it reads")]
+    partitions: Annotated[list[PartitionAnswer], Meta(description="the partitions of brokers that it reads")]
 
 
-class TaskName(TypedDict):
+class TaskNameAnswer(TypedDict):
     """A task, by its name."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     task: Annotated[str, Meta(description="`<sub-topology>_<partition>`")]
 
 
-class Member(TypedDict):
+class MemberAnswer(TypedDict):
     """A member of a group."""
 
     member: Annotated[str, Meta(description="its id")]
@@ -365,27 +366,27 @@ class Member(TypedDict):
     host: Annotated[str, Meta(description="its address")]
 
 
-class Group(TypedDict):
+class GroupAnswer(TypedDict):
     """The group of an application that is watched on threads."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     type: Annotated[str, Meta(description="the protocol of the group")]
     state: Annotated[str, Meta(description="its state")]
-    members: Annotated[list[Member], Meta(description="its members")]
+    members: Annotated[list[MemberAnswer], Meta(description="its members")]
 
 
-class Tasks(TypedDict):
+class TasksAnswer(TypedDict):
     """The tasks of this program."""
 
     seen_at_ms: Annotated[int, Meta(description="when the figures were read")]
-    tasks: Annotated[list[Task], Meta(description="the tasks")]
-    groups: Annotated[list[Group], Meta(description="the groups, if the application is watched on threads")]
-    standby_tasks: Annotated[list[TaskName], Meta(description="the standby tasks")]
-    restoring_tasks: Annotated[list[TaskName], Meta(description="the tasks that restore their state")]
+    tasks: Annotated[list[TaskAnswer], Meta(description="the tasks")]
+    groups: Annotated[list[GroupAnswer], Meta(description="the groups, if the application is watched on threads")]
+    standby_tasks: Annotated[list[TaskNameAnswer], Meta(description="the standby tasks")]
+    restoring_tasks: Annotated[list[TaskNameAnswer], Meta(description="the tasks that restore their state")]
     problems: Annotated[list[str], Meta(description="why figures are not known")]
 
 
-class CommitFigures(TypedDict):
+class CommitFiguresAnswer(TypedDict):
     """What a commit took."""
 
     number: Annotated[int, Meta(description="number of the commit, on Spark that of the epoch")]
@@ -394,24 +395,24 @@ class CommitFigures(TypedDict):
     phases_ms: Annotated[dict[str, float], Meta(description="the time in each [phase](ui.md#commits)")]
 
 
-class TopologyCommits(TypedDict):
+class TopologyCommitsAnswer(TypedDict):
     """The last commits of a topology."""
 
     name: Annotated[str, Meta(description=_TOPOLOGY)]
-    commits: Annotated[list[CommitFigures], Meta(description="the last 60, the newest last")]
+    commits: Annotated[list[CommitFiguresAnswer], Meta(description="the last 60, the newest last")]
 
 
-class Commits(TypedDict):
+class CommitsAnswer(TypedDict):
     """The last commits of each topology."""
 
     seen_at_ms: Annotated[int, Meta(description="when the figures were read")]
-    topologies: Annotated[list[TopologyCommits], Meta(description="the topologies")]
+    topologies: Annotated[list[TopologyCommitsAnswer], Meta(description="the topologies")]
 
 
 # ---------------------------------------- state
 
 
-class Store(TypedDict):
+class StoreAnswer(TypedDict):
     """A store."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
@@ -424,13 +425,13 @@ class Store(TypedDict):
     processors: Annotated[list[str], Meta(description="the processors that use it")]
 
 
-class Stores(TypedDict):
+class StoresAnswer(TypedDict):
     """The stores of an application."""
 
-    stores: Annotated[list[Store], Meta(description="the stores")]
+    stores: Annotated[list[StoreAnswer], Meta(description="the stores")]
 
 
-class Entry(TypedDict):
+class EntryAnswer(TypedDict):
     """An entry of a store."""
 
     partition: Annotated[
@@ -445,27 +446,27 @@ class Entry(TypedDict):
     valid_to: NotRequired[Annotated[int, Meta(description="until when an old version was valid")]]
 
 
-class Entries(TypedDict):
+class EntriesAnswer(TypedDict):
     """Entries of a store."""
 
     topology: Annotated[str, Meta(description=_TOPOLOGY)]
     store: Annotated[str, Meta(description="its name")]
-    commit: Annotated[Commit | None, Meta(description="the commit as of which they are")]
-    entries: Annotated[list[Entry], Meta(description="the entries")]
+    commit: Annotated[CommitAnswer | None, Meta(description="the commit as of which they are")]
+    entries: Annotated[list[EntryAnswer], Meta(description="the entries")]
     more: Annotated[bool, Meta(description="whether there are others")]
 
 
 # ---------------------------------------- health and control
 
 
-class Live(TypedDict):
+class LiveAnswer(TypedDict):
     """Whether an error has ended the application."""
 
     state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
     reasons: Annotated[list[str], Meta(description="why it is not live; none if it is")]
 
 
-class Ready(TypedDict):
+class ReadyAnswer(TypedDict):
     """Whether the application runs and keeps up."""
 
     state: Annotated[str | None, Meta(description="its state; null if too little is seen of it")]
@@ -519,75 +520,40 @@ _OF_ENTRIES: Final = {
 }
 
 ADDRESSES: Final[Mapping[str, Address]] = {
-    "/api/v1/overview": Address(Overview, "Whether the application runs and keeps up."),
+    "/api/v1/overview": Address(OverviewAnswer, "Whether the application runs and keeps up."),
     "/api/v1/history": Address(
-        History,
+        HistoryAnswer,
         "Figures over the last hour or day.",
         {"range": "`hour`, the default, or `day`", "after": "only later points, in ms since the epoch"},
     ),
-    "/api/v1/topology": Address(Topologies, "The topologies with what was measured of their nodes."),
-    "/topology.json": Address(Topologies, "The same."),
-    "/api/v1/tasks": Address(Tasks, "How far the tasks of this program are."),
-    "/api/v1/commits": Address(Commits, "What the last commits took."),
-    "/api/v1/stores": Address(Stores, "The stores."),
-    "/api/v1/stores/{store}": Address(Entries, "Entries of a store, as of the newest commit.", _OF_ENTRIES),
-    "/api/v1/errors": Address(Errors, "The errors that stopped all tasks."),
-    "/api/v1/dead-letters": Address(DeadLetters, "The dead letters that a redrive would write; it asks the brokers."),
-    "/api/v1/changes": Address(Changes, "What [the program would change](ui.md#what-would-change)."),
+    "/api/v1/topology": Address(TopologiesAnswer, "The topologies with what was measured of their nodes."),
+    "/topology.json": Address(TopologiesAnswer, "The same."),
+    "/api/v1/tasks": Address(TasksAnswer, "How far the tasks of this program are."),
+    "/api/v1/commits": Address(CommitsAnswer, "What the last commits took."),
+    "/api/v1/stores": Address(StoresAnswer, "The stores."),
+    "/api/v1/stores/{store}": Address(EntriesAnswer, "Entries of a store, as of the newest commit.", _OF_ENTRIES),
+    "/api/v1/errors": Address(ErrorsAnswer, "The errors that stopped all tasks."),
+    "/api/v1/dead-letters": Address(
+        DeadLettersAnswer, "The dead letters that a redrive would write; it asks the brokers."
+    ),
+    "/api/v1/changes": Address(ChangesAnswer, "What [the program would change](ui.md#what-would-change)."),
     "/api/v1/control/{action}": Address(
         Outcome,
         "Do an [action](ui.md#control), with the token in the header `Authorization`.",
         {"node": "the node of `tap` and `untap`", "topology": "the named topology that has it"},
         method="post",
     ),
-    "/health/live": Address(Live, "200, or 503 after an error has ended the application.", unavailable=Live),
+    "/health/live": Address(
+        LiveAnswer, "200, or 503 after an error has ended the application.", unavailable=LiveAnswer
+    ),
     "/health/ready": Address(
-        Ready,
+        ReadyAnswer,
         "200 while the application runs and keeps up, else 503.",
         {
             "max_lag": "the most records that the application may be behind",
             "max_commit_age": "the largest age of the last commit while records wait, in ms",
         },
-        unavailable=Ready,
+        unavailable=ReadyAnswer,
     ),
 }
 """All addresses that answer in JSON, but for that of the schema."""
-
-
-@cache
-def document() -> dict[str, Any]:
-    """Return the description of all addresses as OpenAPI 3.1 has it, whose schemas are those of JSON Schema."""
-    types = [*dict.fromkeys(kind for each in ADDRESSES.values() for kind in (each.answer, each.unavailable, Failure))]
-    references, schemas = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
-    of = dict(zip(types, references, strict=True))
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "An application of Penstock", "version": penstock.__version__},
-        "paths": {path: {address.method: _operation(path, address, of)} for path, address in ADDRESSES.items()},
-        "components": {"schemas": schemas},
-    }
-
-
-def _operation(path: str, address: Address, schemas: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the description of an address. schemas: of types."""
-    placed = [name.partition("}")[0] for name in path.split("{")[1:]]
-    given = [
-        *({"name": name, "in": "path", "required": True, "schema": {"type": "string"}} for name in placed),
-        *(
-            {"name": name, "in": "query", "description": what, "schema": {"type": "string"}}
-            for name, what in address.parameters.items()
-        ),
-    ]
-    return {
-        "summary": address.what,
-        "parameters": given,
-        "responses": {
-            "2XX": _response("The answer.", schemas[address.answer]),
-            "503": _response("Why not now.", schemas[address.unavailable]),
-            "default": _response("Why there is none.", schemas[Failure]),
-        },
-    }
-
-
-def _response(description: str, schema: Any) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"schema": schema}}}

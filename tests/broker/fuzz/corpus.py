@@ -27,9 +27,10 @@ from confluent_kafka.admin import (
 from confluent_kafka.cimpl import KafkaException
 
 from penstock_broker.apis import APIS
-from penstock_broker.wire.codec import entity_codec
+from penstock_broker.wire.api_schemas import request_schema
+from penstock_broker.wire.codec import structure_codec
 from penstock_broker.wire.primitives import Sink
-from tests.support.protocol_client import ProtocolClient, load_request_schema
+from tests.support.protocol_client import ProtocolClient
 
 WAIT = 20
 TOPIC = "fuzzed"
@@ -193,7 +194,7 @@ def _of_schemas(bootstrap_servers: str) -> list[bytes]:
     frames: list[bytes] = []
     with ProtocolClient(bootstrap_servers) as client:
         for key, api in APIS.items():
-            codec, sink = entity_codec(load_request_schema(key, api.max_version)), Sink()
+            codec, sink = structure_codec(request_schema(key).at(api.max_version)), Sink()
             codec.encode(sink, codec.default)
             frames.append(client.header(key, api.max_version) + b"".join(bytes(chunk) for chunk in sink.chunks))
     return frames

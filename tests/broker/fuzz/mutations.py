@@ -10,9 +10,8 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from penstock_broker.apis import APIS
-from penstock_broker.wire.codec import Message, entity_codec, is_flexible
+from penstock_broker.wire.codec import Message, is_flexible, request_decoder, request_encoder
 from penstock_broker.wire.primitives import INT16, Cursor, Sink
-from tests.support.protocol_client import load_request_schema
 
 NUMBERS: Final = (
     0,
@@ -98,7 +97,7 @@ def _other_values(random: random.Random, frame: bytes) -> bytes:
         client_id = bytes(cursor.take(max(cursor.length(False, INT16), 0)))
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
-        body: Message = entity_codec(load_request_schema(key, version)).decode(cursor)
+        body: Message = request_decoder(key, version)(cursor)
         if random.random() < 0.2:
             version = random.randint(APIS[key].min_version, APIS[key].max_version)
         places = list(_places(body))
@@ -111,7 +110,7 @@ def _other_values(random: random.Random, frame: bytes) -> bytes:
         sink.write(_HEADER.pack(key, version, correlation_id) + INT16.pack(len(client_id)) + client_id)
         if is_flexible(key, version):
             sink.varint(0)
-        entity_codec(load_request_schema(key, version)).encode(sink, body)
+        request_encoder(key, version)(sink, body)
         return b"".join(bytes(chunk) for chunk in sink.chunks)
     except Exception:
         # The request was damaged before, or the value does not fit the field: it stays as it is.

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.groups.schemas import decode_record
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.records import LogRecord, encode_records, read_records
 from penstock_broker.topics import OFFSETS_TOPIC
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MalformedMessageError
 from tests.broker.groups.support import DAY_MS, GroupBroker
 

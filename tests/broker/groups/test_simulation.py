@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.group import ClassicGroup
@@ -20,9 +19,10 @@ from penstock_broker.groups.classic.rebalance import NEW_MEMBER_JOIN_TIMEOUT_MS
 from penstock_broker.groups.consumer.group import ConsumerGroup
 from penstock_broker.groups.consumer.heartbeat import LEAVE, LEAVE_FOR_A_WHILE
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
+from tests.broker.groups.classic.test_group import REBALANCE_MS, Client, code_of
+from tests.broker.groups.consumer.test_group import SESSION_MS, Consumer
 from tests.broker.groups.support import GroupBroker
-from tests.broker.groups.test_classic import REBALANCE_MS, Client, code_of
-from tests.broker.groups.test_consumer import SESSION_MS, Consumer
 
 EXAMPLES = 3_000 if os.environ.get("PENSTOCK_CRASH") == "all" else 60
 PARTITIONS = 6

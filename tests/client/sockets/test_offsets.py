@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
@@ -14,6 +13,7 @@ from penstock.client.sockets.offsets import OFFSET_FETCH, commit_offsets, commit
 from penstock.config import StreamsConfig
 from penstock.errors import UnstableOffsetCommitError
 from penstock.record import TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import OFFSET_COMMIT
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient

@@ -24,7 +24,7 @@ from penstock.host.api import StateQueries
 from penstock.host.open import open_state
 from penstock.host.spark import clients
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
-from penstock.host.spark.driver.preparation import Prepared, prepare
+from penstock.host.spark.driver.preparation import PreparedQuery, prepare
 from penstock.host.spark.protocol.application_description import ApplicationDescription, dump_description
 from penstock.host.spark.protocol.failures import QueryFailedError, decode_failure
 from penstock.host.spark.protocol.rows import read_rows
@@ -74,7 +74,7 @@ class InlineQuery:
         self._topology = topology
         self.restart()
 
-    def _prepare(self) -> Prepared:
+    def _prepare(self) -> PreparedQuery:
         checkpoint = checkpoint_of(self._config)
         built = self._topology.build(str(self._config["application.id"]))
         control = f"{self._config['state.dir']}/control"

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError as Code
 from penstock import Consumed, Produced, Serdes, StreamsBuilder, Topology
 from penstock.client.api import EpochPosition
 from penstock.client.confluent.admin import ConfluentAdmin
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.errors import LogTruncationError, RetriableError
 from penstock.host.spark.planner import epoch_planner, topic_ends
 from penstock.record import TopicPartition
@@ -40,7 +40,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     class Refused(ConfluentAdmin):
         def end_positions(self, *arguments: Any, **named: Any) -> Any:
             if codes:
-                Connection({"bootstrap.servers": "localhost:1"}, 0).fail(Code(codes.pop(0)), "asking for ends")
+                ClientConnection({"bootstrap.servers": "localhost:1"}, 0).fail(Code(codes.pop(0)), "asking for ends")
             return super().end_positions(*arguments, **named)
 
     monkeypatch.setattr(epoch_planner, "ConfluentAdmin", Refused)

@@ -17,7 +17,7 @@ from penstock.host.supervision.turns import (
     PATIENCE_NS,
     FairSchedule,
     Runner,
-    Share,
+    ScheduleShare,
     TopologyTurns,
     Turns,
 )
@@ -49,7 +49,7 @@ class Play:
         self._running: list[tuple[int, str, Runner]] = []
         self._waiting: list[tuple[str, Runner]] = []
         for name, weight in weights.items():
-            share = Share(weight)
+            share = ScheduleShare(weight)
             for _ in range(runners if isinstance(runners, int) else runners[name]):
                 self._asks.append((0, name, Runner(share)))
 
@@ -160,9 +160,9 @@ def test_what_a_topology_with_few_worker_processes_cannot_use_is_for_the_others(
 
 def test_a_topology_has_no_claim_to_cores_that_it_could_not_use() -> None:
     schedule, now = FairSchedule(2), 0
-    share = Share(1)
+    share = ScheduleShare(1)
     one, later = Runner(share), Runner(share)
-    busy = Runner(Share(1))
+    busy = Runner(ScheduleShare(1))
     for _ in range(100):  # it has one worker process with records, as has the other topology, which takes longer
         for runner, ms in ((one, 10), (busy, 50)):
             schedule.ask(runner, now)
@@ -177,7 +177,7 @@ def test_a_topology_has_no_claim_to_cores_that_it_could_not_use() -> None:
 
 def started(*weights: int) -> tuple[FairSchedule, list[Runner]]:
     """Return runners of topologies that have each had a run of 10 ms for their weight, one after the other."""
-    schedule, runners = FairSchedule(), [Runner(Share(weight)) for weight in weights]
+    schedule, runners = FairSchedule(), [Runner(ScheduleShare(weight)) for weight in weights]
     for runner in runners:
         schedule.ask(runner, 0)
     for runner in runners:
@@ -254,7 +254,7 @@ def test_a_run_that_does_not_end_keeps_nobody_from_running() -> None:
     assert schedule.wait_ns(other, LONGEST_NS) == 0
     schedule.begin(other, LONGEST_NS)
     schedule.end(hung, 2 * LONGEST_NS)
-    third = Runner(Share(1))
+    third = Runner(ScheduleShare(1))
     schedule.ask(third, LONGEST_NS)
     assert schedule.wait_ns(third, LONGEST_NS) > 0, "the other one has the turn"
 

@@ -13,12 +13,13 @@ from penstock.config import StreamsConfig
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.settings import Settings
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.task_manager import BufferLimits
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import PartitionBatch, TopicPartition
@@ -38,7 +39,7 @@ def unmeasured(event: v.Event) -> v.Event:
     match event:
         case v.Ran(records=records):
             return replace(event, nanoseconds=records * RECORD_NANOSECONDS, punctuation_nanoseconds=0)
-        case v.Prepared():
+        case v.CommitPrepared():
             return replace(event, nanoseconds=0)
         case _:
             return event
@@ -83,13 +84,14 @@ class InlineInstance:
         self.layout = layout_of(built, config, broker.topics())
         for topic, partitions in self.layout.topic_partitions.items():
             broker.create_topic(topic, partitions)
-        limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
+        limits = BufferLimits(config["penstock.batch.max.bytes"], config["penstock.batch.max.bytes"])
         settings = Settings(commit_interval_ms, limits, exactly_once)
         self.instance = Instance(self.layout, settings, clock.milliseconds(), until)
         self.runner = TaskRunner(self.layout, _Topics(broker))
         self._processing = processing
         open_base = self._open_base if processing is None else processing.open_base
-        self._opener = StateOpener(self.layout, cast(Admin, broker), broker, open_base, clock)
+        reader = ChangelogReader(cast(Admin, broker), broker)
+        self._opener = StateOpener(self.layout, cast(Admin, broker), reader, open_base, clock)
         self._events: deque[v.Event] = deque([v.Assigned(frozenset(self.layout.groups if tasks is None else tasks))])
         self._following: dict[TopicPartition, int] = {}
         self._written: dict[TopicPartition, int] = {}
@@ -154,7 +156,7 @@ class InlineInstance:
                 self._following[partition] = stop
                 self._events.append(v.Arrived(partition, self.broker.read(partition, start, stop)))
         elif due is not None and due <= now:
-            self._events.append(v.Tick())
+            self._events.append(v.TimePassed())
 
     def _handle(self, event: v.Event) -> None:
         for action in self.instance.handle(event, self._clock.milliseconds()):
@@ -162,7 +164,7 @@ class InlineInstance:
 
     def _do(self, action: v.Action) -> None:
         match action:
-            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+            case v.Start() | v.RunTask() | v.Prepare() | v.Apply() | v.Close():
                 self._events.append(unmeasured((self._processing or self.runner).do(action)))
             case v.Restore(task) if self.holds_restores:
                 self.held_restores.append(task)

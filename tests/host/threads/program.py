@@ -13,7 +13,7 @@ import sys
 from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Grouped, Produced
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.serdes import Serdes
 from tests.host.threads.support import Listening

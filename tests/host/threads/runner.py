@@ -9,7 +9,7 @@ from penstock.config import StreamsConfig
 from penstock.host.api import StateQueries
 from penstock.host.storage.directories import application_path
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology, built_topology

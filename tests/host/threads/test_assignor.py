@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from penstock.host.threads.assignor import Candidate, Plan, State, assign, owners
+from penstock.host.threads.assignor import Candidate, LeaderState, Plan, assign, owners
 from penstock.host.threads.assignor import given as given_at_once
 from penstock.host.threads.subscription import digest
 from penstock.plan.subtopology import TaskId
@@ -108,7 +108,7 @@ def test_nobody_gets_a_task_that_another_still_has(group: Group) -> None:
 @given(groups(), st.integers(0, 3))
 def test_standbys_are_on_other_processes(group: Group, number: int) -> None:
     members, tasks = group
-    plan = assign(members, tasks, tasks, State(standbys=number))
+    plan = assign(members, tasks, tasks, LeaderState(standbys=number))
     process = {one.member: one.process for one in members}
     for task in tasks:
         where = [
@@ -160,7 +160,7 @@ def test_members_without_workers_plan_as_the_first_version_of_the_rules_did() ->
             )
             for number in range(random.randrange(1, 6))
         ]
-        state = State(dict.fromkeys(tasks, 40_000), random.randrange(3))
+        state = LeaderState(dict.fromkeys(tasks, 40_000), random.randrange(3))
         plans.update(digest(assign(members, tasks, tasks, state)))
     assert plans.hexdigest() == "49d478cc0cd1876da94005f51bd8243e9dc3c48065eb6a503c2075ccabcaf187"
 
@@ -177,7 +177,7 @@ def test_a_task_goes_to_a_member_that_has_its_state() -> None:
     task = TaskId(0, 0)
     first, second, third = group_of(set(), set(), set())
     second, third = second._replace(positions={task: 4}), third._replace(positions={task: 5})
-    state = State({task: 7}, standbys=1)
+    state = LeaderState({task: 7}, standbys=1)
     assert assign([first, second, third], [task], [task], state).active["m2"] == {task}
     first = first._replace(owned=frozenset([task]))
     assert assign([first, second, third], [task], [task], state).standby["m2"] == {task}
@@ -192,7 +192,7 @@ def test_tasks_move_behind_their_copies_until_members_have_equal_numbers(
     group: Group, standbys: int, warm_ups: int
 ) -> None:
     members, tasks = group
-    state = State(dict.fromkeys(tasks, END), standbys, warm_ups=warm_ups)
+    state = LeaderState(dict.fromkeys(tasks, END), standbys, warm_ups=warm_ups)
     owned: dict[TaskId, str] = {}
     for _ in range(len(tasks) + 2):
         plan = assign(members, tasks, tasks, state)
@@ -215,7 +215,7 @@ def test_tasks_move_behind_their_copies_until_members_have_equal_numbers(
 def test_a_task_stays_with_its_owner_until_the_new_member_has_a_copy() -> None:
     first, second = group_of({TaskId(0, 0), TaskId(0, 1)}, set())
     tasks = sorted(first.owned)
-    state = State(dict.fromkeys(tasks, END))
+    state = LeaderState(dict.fromkeys(tasks, END))
     plan = assign([first, second], tasks, tasks, state)
     assert (plan.active["m0"], plan.active["m1"]) == (first.owned, frozenset())
     [moving] = plan.standby["m1"]
@@ -229,7 +229,7 @@ def test_a_task_stays_with_its_owner_until_the_new_member_has_a_copy() -> None:
 
 def test_a_task_whose_state_nobody_has_goes_to_its_member_at_once() -> None:
     tasks = [TaskId(0, 0), TaskId(0, 1)]
-    plan = assign(group_of(set(), set()), tasks, tasks, State(dict.fromkeys(tasks, END)))
+    plan = assign(group_of(set(), set()), tasks, tasks, LeaderState(dict.fromkeys(tasks, END)))
     assert [len(plan.active[member]) for member in ("m0", "m1")] == [1, 1]
     assert not plan.waiting
 
@@ -247,7 +247,7 @@ def test_a_standby_is_in_another_zone_though_a_member_in_the_same_one_has_its_st
     first, second, third = (one._replace(tags={"zone": zone}) for one, zone in zip(members, "aab", strict=True))
     second = second._replace(positions={task: 7})
     members = [first, second, third]
-    state = State({task: 7}, standbys=1, tags=["zone"])
+    state = LeaderState({task: 7}, standbys=1, tags=["zone"])
     assert assign(members, [task], [task], state).standby["m2"] == {task}
     assert assign(members, [task], [task], state._replace(tags=())).standby["m1"] == {task}
     everywhere = assign(members, [task], [task], state._replace(standbys=2))

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
-from penstock.host.threads.task_manager import Limits, TaskManager, TaskState
-from penstock.host.threads.vocabulary import Arrived, Ran, Run
+from penstock.host.threads.active_task import ActiveTaskState
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
+from penstock.host.threads.vocabulary import Arrived, Ran, RunTask
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
 from penstock.task.stream_task import StreamTask
@@ -22,7 +23,7 @@ from tests.task.topologies import task_of
 Choose = Callable[[int], int]
 """Returns a number from 0 to before the one given."""
 
-LIMITS = Limits(records=20, bytes=1_500)
+LIMITS = BufferLimits(records=20, bytes=1_500)
 LOT = 8
 PARTITIONS = [TopicPartition(topic, number) for number in range(2) for topic in "ab"]
 _MOST_STEPS = 20_000
@@ -37,20 +38,20 @@ def log_of(times: list[int], size: int) -> RecordBatch:
 class Instance:
     """Two tasks that merge two topics, each in a worker of its own, over logs that can be read to their ends."""
 
-    def __init__(self, logs: dict[TopicPartition, RecordBatch], limits: Limits) -> None:
+    def __init__(self, logs: dict[TopicPartition, RecordBatch], limits: BufferLimits) -> None:
         self.logs = logs
         self.fetched = dict.fromkeys(logs, 0)
         self.paused: set[TopicPartition] = set()
         self.output: dict[TaskId, list[int]] = {}
         self.tasks: dict[TaskId, StreamTask] = {}
-        self.runs: dict[TaskId, Run] = {}
+        self.runs: dict[TaskId, RunTask] = {}
         self.manager = TaskManager(StreamsConfig({}, environment={}), limits, lambda task: task.partition)
         self.manager.know_ends({partition: len(log) for partition, log in logs.items()})
         for number in range(2):
             id = TaskId(0, number)
             partitions = [partition for partition in logs if partition.partition == number]
             task = self.manager.add(id, partitions)
-            task.state, task.positions = TaskState.RUNNING, dict.fromkeys(partitions, 0)
+            task.state, task.positions = ActiveTaskState.RUNNING, dict.fromkeys(partitions, 0)
             self.tasks[id], self.output[id] = task_of(forwarding_topology()), []
 
     def readable(self) -> list[TopicPartition]:
@@ -82,7 +83,7 @@ class Instance:
         self.paused |= self.manager.to_pause()
         self.paused -= self.manager.to_resume()
 
-    def check_bounds(self, limits: Limits, record_bytes: int) -> None:
+    def check_bounds(self, limits: BufferLimits, record_bytes: int) -> None:
         """Check that no more is in the instance than two times what may wait, with what arrives at one time: once where
         it is counted, once in runs that began with it."""
         positions = {p: at for task in self.tasks.values() for p, at in task.positions().items()}
@@ -133,7 +134,7 @@ def test_a_task_that_waits_for_a_partition_does_not_take_in_all_of_the_other_one
     a, b = PARTITIONS[:2]
     count = 8_000
     logs = {a: log_of([1] * count, size), b: log_of([2] * 30, size)}
-    limits = Limits(records=1_000, bytes=20_000)
+    limits = BufferLimits(records=1_000, bytes=20_000)
     instance = Instance(logs, limits)
     while a in instance.readable() or instance.runs:  # b is slow
         if a in instance.readable():

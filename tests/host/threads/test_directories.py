@@ -21,8 +21,7 @@ from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
-from penstock.state.lmdb import DATA_FILE
-from penstock.state.shared_lmdb import SharedLmdb
+from penstock.state.lmdb import DATA_FILE, SharedLmdb
 from penstock.task.changelog_copy import ChangelogStamp
 
 KEPT, GIVEN_UP = TaskId(0, 0), TaskId(1, 12)

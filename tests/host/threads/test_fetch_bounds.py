@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from penstock.config import StreamsConfig
 from penstock.host.threads.fetch_bounds import consumer_bounds, limits
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.task_manager import BufferLimits
 
 MIB = 1024 * 1024
 
@@ -18,7 +18,7 @@ def config_of(records: int, size: int) -> StreamsConfig:
 
 def test_half_of_the_defaults_waits_for_tasks() -> None:
     config = StreamsConfig({}, environment={})
-    assert limits(config) == Limits(15_000, 21 * MIB, 15_000, 3 * MIB)
+    assert limits(config) == BufferLimits(15_000, 21 * MIB, 15_000, 3 * MIB)
     assert consumer_bounds(config, 4) == {
         "queued.min.messages": 30_000,
         "queued.max.messages.kbytes": 2048,
@@ -41,5 +41,5 @@ def test_all_that_waits_is_no_more_than_the_user_allows(records: int, size: int,
 
 def test_the_smallest_bounds_let_a_record_through() -> None:
     config = config_of(1, 1024)
-    assert limits(config) == Limits(0, 336, 1, 48)
+    assert limits(config) == BufferLimits(0, 336, 1, 48)
     assert consumer_bounds(config, 1)["queued.max.messages.kbytes"] == 1

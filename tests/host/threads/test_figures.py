@@ -12,7 +12,7 @@ from penstock.dsl.options import Consumed, Produced
 from penstock.host.api import CommitFigures
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures, progress_line
+from penstock.host.threads.figures import InstanceFigures, progress_line
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.vocabulary import OpenedState
 from penstock.metrics.host_metrics import (
@@ -56,13 +56,13 @@ def batch(*values: bytes) -> RecordBatch:
 
 
 def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_out() -> None:
-    figures = Figures(2, 30_000, lambda topic: topic.startswith("app-"), lambda: 0)
+    figures = InstanceFigures(2, 30_000, lambda topic: topic.startswith("app-"), lambda: 0)
     for topic in ("in", "app-repartition", "in"):
         figures.take(v.Arrived(TopicPartition(topic, 0), batch(b"a", b"bc")))
     figures.sent([PartitionBatch("out", 0, batch(b"x")), PartitionBatch("app-changelog", 0, batch(b"y"))])
     figures.take(v.Ran(TASK, records=3))
     figures.take(v.Ran(TASK, records=1))
-    figures.take(v.Prepared(TASK, (), {}, dropped=2))
+    figures.take(v.CommitPrepared(TASK, (), {}, dropped=2))
     assert figures.dropped() == {"1_0": 2}
     assert figures.snapshot() == {
         "commits": 0,
@@ -79,7 +79,7 @@ def test_events_and_output_are_added_up_and_the_topics_of_the_application_left_o
 
 
 def test_a_task_waits_until_a_run_leaves_nothing_or_it_is_closed() -> None:
-    figures, waits = Figures(2, 30_000, lambda topic: False, lambda: 0), (TopicPartition("b", 0),)
+    figures, waits = InstanceFigures(2, 30_000, lambda topic: False, lambda: 0), (TopicPartition("b", 0),)
     figures.take(v.Started(TASK, None))
     figures.take(v.Ran(TASK, awaited=waits))
     assert figures.awaited() == {"1_0": waits}
@@ -92,14 +92,14 @@ def test_a_task_waits_until_a_run_leaves_nothing_or_it_is_closed() -> None:
 
 def test_tasks_and_commits_are_measured() -> None:
     now = [0]
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     figures.commit_ended(0)  # none has begun
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] = 5
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] = 7
     figures.commit_ended(7)
-    figures.take(v.Prepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
+    figures.take(v.CommitPrepared(TASK, (), {}, {PUNCTUATE: Measurement(2, 6.0, 4.0, 4.0)}, dropped=1))
     measured = figures.measured()
     assert measured.operations[Operation(COMMIT)].total == 7
     assert figures.recent_commits() == []
@@ -109,7 +109,7 @@ def test_tasks_and_commits_are_measured() -> None:
 
 
 def test_what_waits_for_a_task_is_measured_while_it_has_it() -> None:
-    figures = Figures(2, 30_000, lambda topic: False, lambda: 0)
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: 0)
     figures.lags({}, {TASK: BufferSize(3, 40), v.GLOBAL_TASK: BufferSize(1, 1)})
     metrics = streams_metrics("client", {}, {}, figures.measured())
     found = {
@@ -122,30 +122,30 @@ def test_what_waits_for_a_task_is_measured_while_it_has_it() -> None:
 
 def test_an_instance_is_blocked_while_it_fetches_and_while_brokers_commit() -> None:
     now = [0]
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     figures.poll_began()
     now[0] = 30
     figures.poll_ended(1)
-    figures.commit_began(30)
-    figures.take(v.Prepared(TASK, (), {}))
+    figures.commits.began(30)
+    figures.take(v.CommitPrepared(TASK, (), {}))
     now[0] = 37
     figures.take(v.OffsetsCommitted())
     now[0] = 40
-    figures.take(v.Applied(TASK, None))
+    figures.take(v.CommitApplied(TASK, None))
     figures.commit_ended(40)
     metrics = streams_metrics("client", {}, {}, figures.measured())
     assert [each.metric_value for key, each in metrics.items() if key.name == "blocked-time-ns-total"] == [37_000_000]
 
 
 def test_tasks_that_come_and_go_leave_no_metrics_behind_and_the_totals_of_all_stay() -> None:
-    figures = Figures(2, 30_000, lambda topic: False, lambda: 0)
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: 0)
     node = operation_of(PROCESS, NODE_ID, "node")
     numbers = set()
     for partition in range(300):
         task = TaskId(0, partition)
         measured = {PROCESS: Measurement(3, 6e6, 2e6, 2e6), node: Measurement(3, 3.0, 1.0, 1.0)}
         figures.take(v.Started(task, None))
-        figures.take(v.Prepared(task, (), {}, measured))
+        figures.take(v.CommitPrepared(task, (), {}, measured))
         operations = figures.measured().operations
         assert {each.name for each in operations if each.task == str(task)} == {PROCESS}
         figures.take(v.Closed(task))
@@ -160,21 +160,21 @@ def test_tasks_that_come_and_go_leave_no_metrics_behind_and_the_totals_of_all_st
 
 def test_a_commit_is_split_into_its_phases() -> None:
     now = [0]
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     for records in (3, 4):
         figures.take(v.Ran(TASK, records=records, nanoseconds=records * 1_000_000))
-    figures.commit_began(0)
-    for event, took in ((v.Prepared(TASK, (), {}), 5), (v.Written({}), 20), (v.TransactionCommitted({}), 10)):
+    figures.commits.began(0)
+    for event, took in ((v.CommitPrepared(TASK, (), {}), 5), (v.Written({}), 20), (v.TransactionCommitted({}), 10)):
         now[0] += took
         figures.take(event)
     now[0] += 2
-    figures.take(v.Applied(TASK, None))
+    figures.take(v.CommitApplied(TASK, None))
     figures.commit_ended(1_000)
     phases = {"process": 7.0, "state": 7.0, "transaction": 30.0}
     assert figures.recent_commits() == [CommitFigures(1, 1_000, 7, phases)]
 
 
-def shown(figures: Figures) -> dict[tuple[str, ...], float | str]:
+def shown(figures: InstanceFigures) -> dict[tuple[str, ...], float | str]:
     """Return the metrics by group and name, and task where they have one."""
     metrics = streams_metrics("client", {}, {}, figures.measured())
     return {
@@ -185,7 +185,7 @@ def shown(figures: Figures) -> dict[tuple[str, ...], float | str]:
 
 def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None:
     now, millisecond = [1_000], 1_000_000
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     figures.started(workers=2, now_ms=5_000)
     figures.poll_began()
     now[0] += 50
@@ -194,7 +194,7 @@ def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None
         figures.take(
             v.Ran(TASK, records=records, nanoseconds=40 * millisecond, punctuation_nanoseconds=10 * millisecond)
         )
-    figures.commit_began(0)
+    figures.commits.began(0)
     now[0] += 20
     figures.commit_ended(0)
     now[0] += 130
@@ -208,7 +208,7 @@ def test_the_ratios_of_a_thread_are_shares_of_the_time_that_has_passed() -> None
 
 def test_restores_and_standby_tasks_are_measured() -> None:
     now = [0]
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
     other, cancelled, standby = TaskId(1, 1), TaskId(1, 2), TaskId(1, 3)
     updater, of_task = "stream-state-updater-metrics", "stream-task-metrics"
     for action in (*map(v.Restore, (v.GLOBAL_TASK, TASK, other, cancelled)), v.StandBy(standby), v.StandBy(other)):
@@ -255,7 +255,7 @@ def test_a_task_tells_how_much_of_a_run_its_punctuations_took() -> None:
     runner = TaskRunner(layout_of(built_topology(builder.build(), "app"), config, {"in": 1}), {})
     task, partition = TaskId(0, 0), TopicPartition("in", 0)
     runner.do(v.Start(task, OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint()), 0))
-    none, some = (runner.do(v.Run(task, [(partition, batch(b"v"))], NO_WAIT, now)) for now in (0, 1_000))
+    none, some = (runner.do(v.RunTask(task, [(partition, batch(b"v"))], NO_WAIT, now)) for now in (0, 1_000))
     assert isinstance(none, v.Ran)
     assert isinstance(some, v.Ran)
     assert none.punctuation_nanoseconds == 0
@@ -272,17 +272,17 @@ def test_a_task_measures_its_records_and_their_ages_behind_sinks() -> None:
     state = OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint())
     runner.do(v.Start(task, state, 0))
     records = RecordBatch.of([(b"k", b"v", time, offset, ()) for offset, time in enumerate((1_000, 3_000))])
-    runner.do(v.Run(task, [(partition, records)], NO_WAIT, 1_000_000))
+    runner.do(v.RunTask(task, [(partition, records)], NO_WAIT, 1_000_000))
     now = [0]
-    figures = Figures(2, 30_000, lambda topic: False, lambda: now[0])
-    figures.commit_began(0)
+    figures = InstanceFigures(2, 30_000, lambda topic: False, lambda: now[0])
+    figures.commits.began(0)
     figures.take(runner.do(v.Prepare(task, 1_000_000)))
     figures.commit_ended(1_000_000)  # none was made: what was sent is sent again
     assert figures.measured().output_ages == {}
-    runner.do(v.Run(task, [(partition, RecordBatch.of([(b"k", b"v", 1_500_000, 2, ())]))], NO_WAIT, 2_000_000))
-    figures.commit_began(0)
+    runner.do(v.RunTask(task, [(partition, RecordBatch.of([(b"k", b"v", 1_500_000, 2, ())]))], NO_WAIT, 2_000_000))
+    figures.commits.began(0)
     figures.take(runner.do(v.Prepare(task, 2_000_000)))
-    figures.take(v.Applied(task, None))
+    figures.take(v.CommitApplied(task, None))
     figures.commit_ended(2_100_000)
     found = {
         (name.name, *(tag for key, tag in name.tag_items if key not in ("client-id", "thread-id"))): metric.metric_value
@@ -310,7 +310,7 @@ def test_open_tasks_are_known_while_one_of_them_runs() -> None:
     task, partition = TaskId(0, 0), TopicPartition("in", 0)
     runner.do(v.Start(task, OpenedState(MemoryBase(), ChangelogStamp({}, {}), {partition: 0}, TaskCheckpoint()), 0))
     found: list[TaskId] = []
-    run = v.Run(task, [(partition, batch(b"v"))], NO_WAIT, 0)
+    run = v.RunTask(task, [(partition, batch(b"v"))], NO_WAIT, 0)
     running = threading.Thread(target=runner.do, args=(run,), daemon=True)
     looking = threading.Thread(target=lambda: found.extend(runner.open_tasks()), daemon=True)
     running.start()

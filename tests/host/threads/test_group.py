@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
@@ -25,7 +24,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ASSIGNOR, ClassicProtocol
 from penstock.host.threads.group import GroupMembership
 from penstock.host.threads.group_protocol import Request
-from penstock.host.threads.member import State
+from penstock.host.threads.member import MemberState
 from penstock.host.threads.member_file import MemberFile
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
@@ -34,6 +33,7 @@ from penstock.record import TopicPartition
 from penstock.testing import EmbeddedBroker
 from penstock.windows import TimeWindows
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.support.api_keys import JOIN_GROUP, LEAVE_GROUP, OFFSET_FETCH, SYNC_GROUP
 from tests.support.brokers import RunningBroker
 from tests.support.protocol_client import ProtocolClient
@@ -425,7 +425,7 @@ def test_a_member_whose_leader_dies_before_it_has_planned_goes_on_without_it_tho
         instance = group.instance(**SHORT_SESSION)
         assert until(lambda: group.admin.describe_group(group.name).state.startswith("Preparing"))
         assert client.call(JOIN_GROUP, 9, join(group, leader))["leader"] == leader
-        assert until(lambda: instance.membership._member.state is State.SYNCING)
+        assert until(lambda: instance.membership._member.state is MemberState.SYNCING)
         left = {"group_id": group.name, "members": [{"member_id": leader}]}
         assert group.client().call(LEAVE_GROUP, 4, left)["error_code"] == ErrorCode.none
         assert instance.assigned() == TASKS
@@ -443,7 +443,7 @@ def test_a_refused_commit_of_a_transaction_ends_a_membership_whose_join_got_no_a
         faulty.delay("JoinGroup", NEVER_MS)
         faulty.fail("Heartbeat", "REBALANCE_IN_PROGRESS")
         removed = {"group_id": group.name, "members": [{"member_id": member.member_id}]}
-        assert until(lambda: instance.membership._member.state is State.JOINING)
+        assert until(lambda: instance.membership._member.state is MemberState.JOINING)
         assert group.client().call(LEAVE_GROUP, 4, removed)["error_code"] == ErrorCode.none
         instance.membership.commit_refused(ErrorCode.unknown_member_id, member)
         assert isinstance(instance.next(), v.MembershipLost)

@@ -8,15 +8,15 @@ from dataclasses import replace
 from random import Random
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
-from penstock.host.threads.member import State
+from penstock.host.threads.member import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = [TaskId(subtopology, number) for subtopology in range(2) for number in range(4)]
 STATEFUL = frozenset(task for task in TASKS if task.subtopology == 1)
@@ -264,7 +264,7 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
             instances.remove(one)
         case 3:
             one.disconnect()
-        case 5 if one.member.state in (State.JOINING, State.SYNCING):
+        case 5 if one.member.state in (MemberState.JOINING, MemberState.SYNCING):
             one.answers.clear()  # lost while the connection stays open; a heartbeat does not wait for long
         case 4 if len(instances) > 1:  # it is killed, and missed when its session ends
             instances.remove(one)
@@ -274,7 +274,9 @@ def disturb(random: Random, coordinator: Coordinator, instances: list[Instance])
 
 
 def is_at_rest(coordinator: Coordinator, instances: list[Instance]) -> bool:
-    is_still = all(one.member.state is State.STABLE and one.running == one.wanted and not one.told for one in instances)
+    is_still = all(
+        one.member.state is MemberState.STABLE and one.running == one.wanted and not one.told for one in instances
+    )
     sizes = [len(one.running) for one in instances]
     is_spread = sum(sizes) == len(TASKS) and max(sizes) - min(sizes) <= 1
     return is_still and coordinator.phase == "STABLE" and is_spread

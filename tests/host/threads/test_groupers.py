@@ -16,7 +16,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.errors import StreamsError
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.partition_grouper import PartitionGrouper
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition

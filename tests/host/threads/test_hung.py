@@ -44,7 +44,7 @@ class Hanging:
             if action.task != HUNG and not isinstance(action, also):
                 return self.answer(action)
             self.held.append(action)
-            return v.Tick()
+            return v.TimePassed()
 
         self.instance.runner.do = hold  # type: ignore[method-assign]  # the function does not return yet
 
@@ -55,7 +55,7 @@ class Hanging:
 
     def wait(self, milliseconds: int) -> None:
         self.play.clock.advance(milliseconds)
-        self.instance.tell(v.Tick())
+        self.instance.tell(v.TimePassed())
         self.instance.run()
 
     def committed(self, partition: int) -> int:
@@ -169,8 +169,8 @@ def test_a_thread_that_hangs_is_left_to_its_task_and_named_with_its_stack(caplog
 
     runner = Mock(spec=TaskRunner, do=stuck_in_here)
     threads = ProcessingThread("test", runner, answers.append)
-    threads.do(v.Run(HUNG, (), NO_WAIT, 0))
-    threads.do(v.Run(OTHER, (), NO_WAIT, 0))
+    threads.do(v.RunTask(HUNG, (), NO_WAIT, 0))
+    threads.do(v.RunTask(OTHER, (), NO_WAIT, 0))
     assert begun.wait(SECONDS)
     with caplog.at_level(logging.WARNING):
         threads.look_for_hung(60_000)
@@ -182,7 +182,7 @@ def test_a_thread_that_hangs_is_left_to_its_task_and_named_with_its_stack(caplog
     assert v.Hangs(frozenset([HUNG])) in answers
     assert v.Ran(OTHER) in answers
     assert threads.worker_of(HUNG) != threads.worker_of(OTHER)
-    threads.do(v.Run(OTHER, (), NO_WAIT, 0))
+    threads.do(v.RunTask(OTHER, (), NO_WAIT, 0))
     assert until(lambda: len(answers) == 3)
     returns.set()
     assert until(lambda: v.Ran(HUNG) in answers)

@@ -25,8 +25,9 @@ from penstock.errors import (
 from penstock.host.api import StreamThreadExceptionResponse
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
 from penstock.host.threads.phases import Phase
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import Topology
 from penstock.processor.api import Processor, ProcessorContext, PunctuationType, Record
@@ -621,24 +622,24 @@ def test_an_instance_leaves_its_tasks_to_others_where_a_function_does_not_return
     play = Play()
     instance = play.instance()
     instance.run()
-    run, held = instance.runner.do, list[v.Run]()
+    run, held = instance.runner.do, list[v.RunTask]()
 
     def hold(action: Any) -> v.Event:
-        if isinstance(action, v.Run):
+        if isinstance(action, v.RunTask):
             held.append(action)
-            return v.Tick()
+            return v.TimePassed()
         return run(action)
 
     instance.runner.do = hold  # type: ignore[method-assign]  # the function does not return yet
     play.write("a")
     instance.run()
     play.clock.advance(299_999)
-    instance.tell(v.Tick())
+    instance.tell(v.TimePassed())
     instance.run()
     assert instance.stepped_back == []
     play.clock.advance(1)
     for _ in range(2):
-        instance.tell(v.Tick())
+        instance.tell(v.TimePassed())
         instance.run()
     assert instance.ended_hung == 2
     [error] = instance.stepped_back
@@ -665,7 +666,7 @@ def test_an_instance_whose_tasks_answer_one_after_the_other_keeps_them() -> None
     def hold(action: Any) -> v.Event:
         if isinstance(action, v.Prepare):
             held.append(action)
-            return v.Tick()
+            return v.TimePassed()
         return run(action)
 
     instance.runner.do = hold  # type: ignore[method-assign]  # each flush of a cache takes its time
@@ -679,7 +680,7 @@ def test_an_instance_whose_tasks_answer_one_after_the_other_keeps_them() -> None
     instance.tell(run(held.pop(0)))
     instance.run()
     play.clock.advance(200_000)
-    instance.tell(v.Tick())
+    instance.tell(v.TimePassed())
     instance.run()
     assert instance.stepped_back == []
 
@@ -790,9 +791,9 @@ def test_a_restore_that_is_given_up_goes_on_later_from_where_it_stands() -> None
                 yield batch
                 opener.cancel(counts)
 
-    opener = StateOpener(
-        layout, cast(Admin, play.broker), Fetcher(), lambda task: disk.setdefault(task, KeptBase()), play.clock
-    )
+    admin = cast(Admin, play.broker)
+    reader = ChangelogReader(admin, Fetcher())
+    opener = StateOpener(layout, admin, reader, lambda task: disk.setdefault(task, KeptBase()), play.clock)
     for _ in range(2):
         with pytest.raises(RestoreStoppedError):
             opener.open(counts)
@@ -807,14 +808,11 @@ def test_a_restore_tells_what_it_has_applied_and_what_remains() -> None:
     play.write("a b c d e f g h i j k l m n o p")
     play.instance().run()
     layout, told = play.instance().layout, list[tuple[TaskId, int, int]]()
-    opener = StateOpener(
-        layout,
-        cast(Admin, play.broker),
-        play.broker,
-        lambda task: KeptBase(),
-        play.clock,
-        restored=lambda task, records, remaining: told.append((task, records, remaining)),
+    admin = cast(Admin, play.broker)
+    reader = ChangelogReader(
+        admin, play.broker, restored=lambda task, records, remaining: told.append((task, records, remaining))
     )
+    opener = StateOpener(layout, admin, reader, lambda task: KeptBase(), play.clock)
     for task in layout.groups:
         opener.open(task)
     [counts] = layout.stateful
@@ -884,8 +882,9 @@ def test_a_restore_goes_on_where_a_changelog_begins_that_has_lost_records_meanwh
     [counts] = layout.stateful
     changelogs = layout.changelogs(counts)
     broker = Expiring(play.broker, {changelogs["second"].topic: losses})
+    reader = ChangelogReader(cast(Admin, broker), broker)
     opener = StateOpener(
-        layout, cast(Admin, broker), broker, lambda task: disk.setdefault(task, KeptBase()), play.clock
+        layout, cast(Admin, broker), reader, lambda task: disk.setdefault(task, KeptBase()), play.clock
     )
     state = opener.open(counts)
     assert broker.fetched == fetched
@@ -899,8 +898,9 @@ def test_a_restore_whose_changelog_loses_its_records_again_and_again_ends_with_t
     layout, disk = two_tables(play)
     [counts] = layout.stateful
     broker = Expiring(play.broker, {layout.changelogs(counts)["second"].topic: list(range(1, 16))})
+    reader = ChangelogReader(cast(Admin, broker), broker)
     opener = StateOpener(
-        layout, cast(Admin, broker), broker, lambda task: disk.setdefault(task, KeptBase()), play.clock
+        layout, cast(Admin, broker), reader, lambda task: disk.setdefault(task, KeptBase()), play.clock
     )
     with pytest.raises(OffsetOutOfRangeError):
         opener.open(counts)

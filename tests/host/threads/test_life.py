@@ -18,13 +18,13 @@ from penstock.dsl.options import Materialized
 from penstock.errors import ConfigError, StreamsError
 from penstock.host.api import State, StreamThreadExceptionResponse
 from penstock.host.open import open_state
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.metrics import Metric, MetricName
 from penstock.plan.topology import Topology, built_topology
 from penstock.record import TopicPartition
 from penstock.state.query.queryable import QueryableStoreTypes, StoreQueryParameters
 from penstock.streams import KafkaStreams
-from tests.host.threads.test_driver import NAMES, Restores, WordCount
+from tests.host.threads.test_host import NAMES, Restores, WordCount
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 
@@ -163,7 +163,7 @@ def test_a_checkpoint_of_the_spark_host_is_not_passed_over(words: WordCount, tmp
 
 def test_the_host_loads_neither_pyspark_nor_pandas() -> None:
     program = (
-        "import sys; import penstock.host.threads.driver, penstock.streams, penstock.named_topologies; "
+        "import sys; import penstock.host.threads.host, penstock.streams, penstock.named_topologies; "
         "print(sorted({'pyspark', 'py4j', 'pandas'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

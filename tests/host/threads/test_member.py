@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_member import ClassicMember
-from penstock.host.threads.member import State
+from penstock.host.threads.member import MemberState
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription, lead
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = [TaskId(0, number) for number in range(4)]
 RULES = Rules({task: (TopicPartition("orders", task.partition),) for task in TASKS})
@@ -47,7 +47,7 @@ class Game:
         return self(m.GivenUp(tasks, self.assignments))
 
     @property
-    def state(self) -> State:
+    def state(self) -> MemberState:
         return self.member.state
 
     def joined(self, generation: int = 1, leader: str = "other") -> list[m.Step]:
@@ -76,20 +76,20 @@ def stable() -> Game:
 
 def test_unjoined_joins_at_the_beginning(game: Game) -> None:
     assert game(m.Begin()) == [m.Join("", -1, frozenset())]
-    assert game.state is State.JOINING
+    assert game.state is MemberState.JOINING
     assert not game.member.may_commit
 
 
 def test_joining_takes_its_id_and_joins_in_the_same_breath(game: Game) -> None:
     game(m.Begin())
     assert game(m.JoinAnswered(ErrorCode.member_id_required, "me")) == [m.Join("me", -1, frozenset())]
-    assert game.state is State.JOINING
+    assert game.state is MemberState.JOINING
 
 
 def test_joining_syncs(game: Game) -> None:
     game(m.Begin())
     assert game.joined(7) == [m.Sync("me", 7, {})]
-    assert game.state is State.SYNCING
+    assert game.state is MemberState.SYNCING
 
 
 def test_joining_as_the_leader_gives_all_their_assignments(game: Game) -> None:
@@ -105,14 +105,14 @@ def test_joining_as_the_leader_of_others_fails(game: Game) -> None:
     left, failed = game(m.JoinAnswered(NONE, "me", 1, "me", {"me": subscribed(), "other": b"\x00\x00"}))
     assert left == m.LeaveGroup("me")  # the others go on
     assert isinstance(failed, v.MembershipRefused)
-    assert game.state is State.FENCED
+    assert game.state is MemberState.FENCED
 
 
 def test_syncing_takes_its_tasks(game: Game) -> None:
     game(m.Begin())
     game.joined()
     assert game.synced() == [v.Assigned(frozenset(TASKS))]
-    assert game.state is State.STABLE
+    assert game.state is MemberState.STABLE
     assert game.member.may_commit
 
 
@@ -122,14 +122,14 @@ def test_syncing_fails_where_the_members_plan_otherwise(game: Game) -> None:
     left, failed = game(m.SyncAnswered(NONE, b"\x00\x00"))
     assert left == m.LeaveGroup("me")
     assert isinstance(failed, v.MembershipRefused)
-    assert game.state is State.FENCED
+    assert game.state is MemberState.FENCED
 
 
-@pytest.mark.parametrize("state", [State.JOINING, State.SYNCING])
-def test_a_rebalance_in_the_meantime_means_another_join(stable: Game, state: State) -> None:
+@pytest.mark.parametrize("state", [MemberState.JOINING, MemberState.SYNCING])
+def test_a_rebalance_in_the_meantime_means_another_join(stable: Game, state: MemberState) -> None:
     rejoin(stable)
     answer: m.Happening = m.JoinAnswered(ErrorCode.rebalance_in_progress)
-    if state is State.SYNCING:
+    if state is MemberState.SYNCING:
         stable.joined(2)
         answer = m.SyncAnswered(ErrorCode.rebalance_in_progress)
     [join] = stable(answer)
@@ -215,7 +215,7 @@ LOST: dict[str, m.Happening] = {
 def test_stable_loses_its_tasks_where_the_group_goes_on_without_it(stable: Game, case: str) -> None:
     [lost] = stable(LOST[case])
     assert isinstance(lost, v.MembershipLost)
-    assert stable.state is State.FENCED
+    assert stable.state is MemberState.FENCED
     assert not stable.member.may_commit
     assert stable.member.due_ms() is None  # it waits for its tasks to be closed
 
@@ -310,10 +310,12 @@ def test_commits_of_an_old_generation_let_tasks_stand_still_until_the_lost_answe
     assert stable.joined(2) == [v.Reconnected(), m.Sync("me", 2, {})]
 
 
-@pytest.mark.parametrize("state", [State.JOINING, State.SYNCING])
-def test_a_member_that_waits_for_others_is_lost_where_its_commit_is_that_of_nobody(stable: Game, state: State) -> None:
+@pytest.mark.parametrize("state", [MemberState.JOINING, MemberState.SYNCING])
+def test_a_member_that_waits_for_others_is_lost_where_its_commit_is_that_of_nobody(
+    stable: Game, state: MemberState
+) -> None:
     rejoin(stable)
-    if state is State.SYNCING:
+    if state is MemberState.SYNCING:
         stable.joined(2)
     [lost] = stable(refused(ErrorCode.unknown_member_id, stable.member.generation))
     assert isinstance(lost, v.MembershipLost)
@@ -326,7 +328,7 @@ def test_a_refused_commit_of_before_is_no_news(stable: Game) -> None:
     assert stable(refused(ErrorCode.illegal_generation, generation=1)) == []
     stable.synced(mine=TASKS)
     assert stable(refused(ErrorCode.unknown_member_id, generation=2, member_id="before")) == []
-    assert stable.state is State.STABLE
+    assert stable.state is MemberState.STABLE
 
 
 def test_another_member_of_the_same_process_id_is_known(stable: Game) -> None:
@@ -344,7 +346,7 @@ def test_another_member_of_the_same_process_id_is_known(stable: Game) -> None:
 def test_a_join_without_an_answer_is_repeated_with_the_same_tasks(stable: Game) -> None:
     rejoin(stable)
     stable(m.Disconnected())
-    assert stable.state is State.UNJOINED
+    assert stable.state is MemberState.UNJOINED
     assert stable.member.may_commit
     assert stable.member.due_ms() == stable.now + 100
     assert stable(m.Tick(), 100) == [m.Join("me", 1, frozenset(TASKS))]
@@ -356,14 +358,14 @@ def test_another_coordinator_is_looked_for(stable: Game) -> None:
     assert stable(m.Tick(), 100) == [m.Heartbeat("me", 1)]
     rejoin(stable)
     assert stable(m.JoinAnswered(ErrorCode.coordinator_load_in_progress)) == [m.FindAgain()]
-    assert stable.state is State.UNJOINED
+    assert stable.state is MemberState.UNJOINED
 
 
 @pytest.mark.parametrize("code", [ErrorCode.inconsistent_group_protocol, ErrorCode.group_authorization_failed, 999])
 def test_a_refusal_that_does_not_pass_is_told_and_tried_again_later(game: Game, code: int) -> None:
     game(m.Begin())
     assert game(m.JoinAnswered(code)) == [m.Refused(code)]
-    assert game.state is State.FENCED
+    assert game.state is MemberState.FENCED
     assert game.member.due_ms() == 1_000
     assert game(m.Tick(), 1_000) == [m.Join("", -1, frozenset())]
 
@@ -381,7 +383,7 @@ def test_a_coordinator_that_cannot_be_asked_is_told(game: Game) -> None:
     game(m.Begin())
     error = RuntimeError("no login")
     assert game(m.Unusable(error)) == [v.MembershipRefused(error)]
-    assert game.state is State.FENCED
+    assert game.state is MemberState.FENCED
 
 
 def test_a_member_that_does_not_get_on_leaves_and_joins_as_another_when_its_tasks_are_closed(stable: Game) -> None:
@@ -446,7 +448,7 @@ def test_the_leader_joins_again_after_a_time_where_tasks_wait_for_warm_ups() -> 
 
 def test_leaving_says_so_and_ends(stable: Game) -> None:
     assert stable(m.LeaveRequested()) == [m.LeaveGroup("me")]
-    assert stable.state is State.LEAVING
+    assert stable.state is MemberState.LEAVING
     assert not stable.member.may_commit
     assert stable(m.LeaveRequested()) == []
     stable(m.LeaveAnswered())
@@ -478,7 +480,7 @@ LATE: list[m.Happening] = [
 def test_answers_that_come_after_the_member_is_lost_change_nothing(stable: Game, answer: m.Happening) -> None:
     stable(m.HeartbeatAnswered(ErrorCode.unknown_member_id))
     assert stable(answer) == []
-    assert stable.state is State.FENCED
+    assert stable.state is MemberState.FENCED
 
 
 def flagged(rules: Rules = RULES) -> bytes:

@@ -8,11 +8,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.metrics.host_metrics import streams_metrics
 from penstock.streams import KafkaStreams
 from tests.host.threads.support import Listening
-from tests.host.threads.test_driver import NAMES, SECONDS, HeldRestore, WordCount
+from tests.host.threads.test_host import NAMES, SECONDS, HeldRestore, WordCount
 from tests.support.brokers import RunningBroker
 from tests.support.ports import free_port
 from tests.support.waiting import until

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import CommitRefusedError, GroupIdentity, OffsetAndMetadata, OnRefused
 from penstock.client.confluent.refusals import fail_on_refused
@@ -14,6 +13,7 @@ from penstock.host.threads import vocabulary as v
 from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.support import AloneMembership
 
 SEND = v.Send((), TaskId(0, 0))

@@ -5,13 +5,15 @@ from __future__ import annotations
 import queue
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from penstock.host.supervision.turns import TopologyTurns, Turns
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.action_dispatcher import ActionDispatcher
+from penstock.host.threads.figures import InstanceFigures
+from penstock.host.threads.input_consumer import InputConsumer
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.polling import Polling
 from penstock.host.threads.task_manager import Room
@@ -24,6 +26,24 @@ from tests.support.waiting import until
 TASK = TaskId(0, 0)
 PARTITION = TopicPartition("in", 0)
 LONG_MS = 600_000  # no wait of a test ends by time
+
+
+def polling_of(
+    core: Any,
+    consumer: Any,
+    membership: Any,
+    workers: Any,
+    figures: InstanceFigures,
+    *,
+    poll_ms: int = LONG_MS,
+    awaitable: frozenset[TopicPartition] = frozenset(),
+    turns: TopologyTurns | None = None,
+) -> Polling:
+    """Return a loop without output that tells no application."""
+    events, clocks, nothing = queue.SimpleQueue[v.Event](), Clocks.of(None), cast(Any, None)
+    inputs = InputConsumer(core, consumer, figures, events.put, awaitable)
+    dispatcher = ActionDispatcher(inputs, nothing, membership, workers, nothing, figures, clocks, events.put)
+    return Polling(core, inputs, dispatcher, clocks, poll_ms, figures, events, turns)
 
 
 class _Core:
@@ -57,7 +77,7 @@ class _Core:
                 return [v.Follow({PARTITION: 0})]
             case v.Arrived(partition, batch):
                 self.in_flight = True
-                return [v.Run(TASK, [(partition, batch)], NO_WAIT, now)]
+                return [v.RunTask(TASK, [(partition, batch)], NO_WAIT, now)]
             case v.Ran():
                 self.in_flight = False
                 runs = sum(isinstance(each, v.Ran) for each in self.seen)
@@ -91,14 +111,13 @@ def test_records_stay_with_the_consumer_until_they_can_be_processed_and_answers_
     core = _Core()
     consumer = _Consumer(core)
 
-    def answer(action: v.Run) -> None:
+    def answer(action: v.RunTask) -> None:
         threading.Timer(0.02, polling.post, [v.Ran(TASK, records=1)]).start()
 
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    workers: Any = SimpleNamespace(do=answer)
-    parts: Any = core, consumer, None, membership, workers, None
-    polling = Polling(*parts, Clocks.of(None), LONG_MS, frozenset(), figures, queue.SimpleQueue())
+    workers = SimpleNamespace(do=answer)
+    polling = polling_of(core, consumer, membership, workers, figures)
     polling.run()
     assert sum(isinstance(event, v.Arrived) for event in core.seen) == 2
     assert not consumer.polled_in_flight
@@ -174,10 +193,9 @@ def ends_told(awaitable: bool, *polls: tuple[list[int], int | None] | v.Position
         incremental_unassign=ignore,
     )
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     wanted = frozenset([PARTITION]) if awaitable else frozenset()
-    parts: Any = core, consumer, None, membership, None, None
-    polling = Polling(*parts, Clocks.of(None), 0, wanted, figures, queue.SimpleQueue())
+    polling = polling_of(core, consumer, membership, None, figures, poll_ms=0, awaitable=wanted)
     polling.run()
     return [end for event in core.seen if isinstance(event, v.EndsReached) for end in event.ends.values()]
 
@@ -208,17 +226,18 @@ class _Committing:
         return None
 
     def handle(self, event: v.Event, now: int, ahead_ms: int = 0) -> list[v.Action]:
-        return [v.End(None)] if isinstance(event, v.Prepared) else [v.Prepare(TASK, now)]
+        return [v.End(None)] if isinstance(event, v.CommitPrepared) else [v.Prepare(TASK, now)]
 
 
 def test_what_a_commit_flushes_counts_as_time_of_its_topology() -> None:
     of_all = Turns(lambda: 0)
     committing, other, holding = of_all.join(1), of_all.join(1), of_all.join(1)
-    figures = Figures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
+    figures = InstanceFigures(2, LONG_MS, lambda topic: False, SystemClock().milliseconds)
     membership = SimpleNamespace(start=lambda: polling.post(v.Assigned(frozenset([TASK]))))
-    workers: Any = SimpleNamespace(do=lambda action: polling.post(v.Prepared(TASK, (), {}, nanoseconds=1)))
-    parts: Any = _Committing(), None, None, membership, workers, None
-    polling = Polling(*parts, Clocks.of(None), LONG_MS, frozenset(), figures, queue.SimpleQueue(), committing)
+    workers = SimpleNamespace(
+        do=lambda action: polling.post(v.CommitPrepared(TASK, (), {}, nanoseconds=1)), worker_of=lambda task: 0
+    )
+    polling = polling_of(_Committing(), None, membership, workers, figures, turns=committing)
     polling.run()
     order: list[str] = []
 

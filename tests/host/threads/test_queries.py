@@ -22,7 +22,7 @@ from penstock.host.api import Staleness, StoreSize
 from penstock.host.deployment.layout import layout_of
 from penstock.host.threads import queries as threads_queries
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import TaskRunner
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys
@@ -109,7 +109,7 @@ class Play:
         )
         self.queries = TaskQueries(built_topology(topology(), "app"), config, self.clock)
         self.running = True
-        self.commit = Commit(0, 0)
+        self.commit = InstanceCommit(0, 0)
         self.endpoints: list[Endpoint] = []
         self.updated: list[tuple[TaskId, int]] = []
         self.standbys = Standbys(
@@ -138,7 +138,7 @@ class Play:
 
     def commits(self) -> None:
         self.clock.advance(10_000)
-        self.instance.tell(v.Tick())
+        self.instance.tell(v.TimePassed())
         self.instance.run()
 
     def store(self, name: str, kind: Any = KEY_VALUE) -> Any:
@@ -171,6 +171,7 @@ def test_every_write_is_seen_at_once_at_least_once(cache: int) -> None:
 
 @pytest.mark.parametrize("guarantee", ["at_least_once", "exactly_once_v2"])
 def test_stores_that_keep_headers_are_read_with_and_without_them(guarantee: str) -> None:
+    pytest.importorskip("pyarrow")
     play = Play(guarantee, **{"dsl.store.format": "headers"})
     batch = RecordBatch.of([(b"k", b"new", 5, 0, (("h", b"1"),))])
     play.broker.append([PartitionBatch("in", 0, batch), PartitionBatch("everywhere", 0, batch)])
@@ -299,7 +300,7 @@ def test_metadata_name_the_partition_of_a_key_and_what_the_instance_has() -> Non
     assert metadata.state_store_names == {"counts", "memory", "windows", "sessions", "versions", "global"}
     assert {partition.topic for partition in metadata.topic_partitions} == {"in", "versions"}
     assert play.queries.staleness() == Staleness(0, 0, None)
-    play.commit = Commit(3, 400)
+    play.commit = InstanceCommit(3, 400)
     assert play.queries.staleness() == Staleness(3, 400, 600)
 
 
@@ -327,6 +328,7 @@ def test_metadata_name_the_instances_that_have_the_other_partitions_and_standbys
 
 
 def test_a_store_is_a_table_of_arrow() -> None:
+    pytest.importorskip("pyarrow")
     play = Play()
     play.write(("a", "x", 1), ("a", "x", 12))
     play.write(("c", "x", 3), partition=1)
@@ -410,6 +412,6 @@ def test_the_lag_of_a_standby_counts_what_it_does_not_follow(monkeypatch: pytest
     standbys.advance()
     queries = TaskQueries(built, config, MockClock(0))
     runner = TaskRunner(layout, {})
-    queries.begin(RunningTasks(layout, runner, standbys, lambda: True, lambda: Commit(0, 0), lambda: ()))
+    queries.begin(RunningTasks(layout, runner, standbys, lambda: True, lambda: InstanceCommit(0, 0), lambda: ()))
     monkeypatch.setattr(threads_queries, "ConfluentAdmin", lambda *_: broker)
     assert queries.all_local_store_partition_lags() == {"counts": {0: LagInfo(0, 0)}, "names": {0: LagInfo(0, 5)}}

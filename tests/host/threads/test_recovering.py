@@ -13,7 +13,7 @@ from penstock.errors import MissingInternalTopicError, StreamsError
 from penstock.host.threads.recovering import accept_topics, plan_recovery, recover_from_state
 from penstock.host.threads.resetting import reset
 from tests.host.threads.support import Listening
-from tests.host.threads.test_driver import SECONDS, WordCount
+from tests.host.threads.test_host import SECONDS, WordCount
 from tests.support.brokers import RunningBroker
 from tests.support.waiting import until
 

@@ -13,17 +13,17 @@ from penstock.errors import ConfigError, CorruptedSegmentError
 from penstock.host.storage.files import Files
 from penstock.host.threads.remote_snapshots import (
     Changelog,
-    Origin,
     RemoteSnapshots,
     Snapshot,
     SnapshotName,
+    SnapshotOrigin,
     UnusableSnapshotError,
 )
 from penstock.plan.subtopology import TaskId
 from penstock.state.segments import EncodedSegment, encode_snapshot
 
 TASK = TaskId(0, 1)
-ORIGIN = Origin("app", "0_1", {"s": "key_value"}, {"s": Changelog("app-s-changelog", 1, "topic-1")})
+ORIGIN = SnapshotOrigin("app", "0_1", {"s": "key_value"}, {"s": Changelog("app-s-changelog", 1, "topic-1")})
 KIND = ORIGIN.kind
 
 
@@ -81,7 +81,7 @@ def test_the_newest_is_the_one_with_the_largest_offsets_whoever_wrote_it_last(sn
         dataclasses.replace(ORIGIN, changelogs={"s": Changelog("app-s-changelog", 1, "topic-2")}),
     ],
 )
-def test_what_is_of_something_else_is_of_another_kind(other: Origin) -> None:
+def test_what_is_of_something_else_is_of_another_kind(other: SnapshotOrigin) -> None:
     assert other.kind != KIND
     assert dataclasses.replace(ORIGIN).kind == KIND
 

@@ -22,12 +22,13 @@ from penstock.host.crashpoints import SNAPSHOT_POINTS
 from penstock.host.storage.files import Files
 from penstock.host.storage.sealed_files import sealed, unsealed
 from penstock.host.threads import remote_state
+from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.driver import ThreadsHost
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.host import ThreadsHost
 from penstock.host.threads.remote_snapshots import RemoteSnapshots, SnapshotName, UnusableSnapshotError
 from penstock.host.threads.remote_state import SnapshotWriter
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
@@ -39,7 +40,7 @@ from penstock_broker.common.clock import MockClock
 from tests.host.threads.inline import KeptBase
 from tests.host.threads.memory_broker import MemoryBroker
 from tests.host.threads.support import Listening
-from tests.host.threads.test_driver import NAMES, Restores, WordCount
+from tests.host.threads.test_host import NAMES, Restores, WordCount
 from tests.host.threads.test_kills import Group
 from tests.host.threads.test_workers import config_in, layout_in
 from tests.support.brokers import RunningBroker
@@ -352,7 +353,7 @@ class SlowFiles:
     """A file system, a clock and a base that is read for a snapshot: each write takes a time."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, directory: Path, write_ms: int) -> None:
-        config = config_in(directory)
+        config = config_in(directory, **{"penstock.state.remote.interval.ms": 100_000})
         self.layout = layout_in(config)
         self.task, self.now = min(self.layout.stateful), 0
         self.directory = StateDirectory(config)
@@ -382,15 +383,13 @@ class SlowFiles:
         monkeypatch.setattr(Files, "write", slowly)
         self.snapshots = RemoteSnapshots(str(directory / "remote"), "app")
         self.writer = SnapshotWriter(
-            "snapshots",
             self.layout,
             self.snapshots,
             self.directory,
             lambda: [self.task],
-            lambda: Commit(1, 0, 0),
+            lambda: InstanceCommit(1, 0, 0),
             lambda: cast(Admin, SimpleNamespace(topic_ids=lambda topics: {topic: topic for topic in topics})),
             MockClock(0),
-            100_000,
             lambda: self.now,
         )
 
@@ -499,7 +498,8 @@ def test_a_restore_is_given_up_while_it_loads_a_snapshot() -> None:
     layout, parts, base = layout_in(config_in(Path("nowhere"))), Parts("counts"), KeptBase()
     broker = MemoryBroker(layout.topic_partitions)
     admin = cast(Admin, broker)
-    opener = StateOpener(layout, admin, broker, lambda _: base, MockClock(0), is_stopped=lambda: True, fill=parts.fill)
+    reader = ChangelogReader(admin, broker, is_stopped=lambda: True, fill=parts.fill)
+    opener = StateOpener(layout, admin, reader, lambda _: base, MockClock(0))
     task = min(layout.stateful)
     with pytest.raises(RestoreStoppedError, match=f"task {task} from a snapshot"):
         opener.open(task)

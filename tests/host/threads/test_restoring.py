@@ -14,6 +14,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Materialized
 from penstock.host.deployment.layout import Layout, layout_of
+from penstock.host.threads.changelog_reader import ChangelogReader
 from penstock.host.threads.clients import GroupAdmin
 from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys
@@ -63,7 +64,8 @@ class Counting:
 
     def restore(self, base: MemoryBase, task: TaskId = TASK) -> ChangelogStamp:
         with closing(ConfluentFetcher(self.config)) as fetcher:
-            return StateOpener(self.layout, self.admin, fetcher, lambda _: base, MockClock(0)).open(task).stamp
+            reader = ChangelogReader(self.admin, fetcher)
+            return StateOpener(self.layout, self.admin, reader, lambda _: base, MockClock(0)).open(task).stamp
 
 
 @pytest.fixture

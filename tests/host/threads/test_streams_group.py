@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import NewTopic, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin
@@ -31,8 +30,9 @@ from penstock.plan.subtopology import TaskId
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message, request_decoder, request_encoder, response_decoder, response_encoder
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, Sink
-from tests.host.threads.test_driver import (
+from tests.host.threads.test_host import (
     NAMES,
     WordCount,
     check_that_instances_share_and_take_over,

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import pytest
-from kio.schema.errors import ErrorCode
 
 from penstock.errors import MissingSourceTopicError, StreamsError, TaskMigratedError, TopologyError
 from penstock.host.threads import member as m
 from penstock.host.threads import streams_member as s
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import State, StreamsTasks
+from penstock.host.threads.member import MemberState, StreamsTasks
 from penstock.host.threads.streams_member import StreamsMember
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
+from penstock_broker.wire.error_codes import ErrorCode
 
 TASKS = frozenset(TaskId(0, number) for number in range(4))
 FIRST, LAST = TaskId(0, 0), TaskId(0, 3)
@@ -51,7 +51,7 @@ class Game:
         return self(m.GivenUp(tasks, self.assignments), after_ms)
 
     @property
-    def state(self) -> State:
+    def state(self) -> MemberState:
         return self.member.state
 
     def answer(
@@ -81,14 +81,14 @@ def stable() -> Game:
 
 def test_unjoined_joins_at_the_beginning(game: Game) -> None:
     assert game(m.Begin()) == [JOIN]
-    assert game.state is State.JOINING
+    assert game.state is MemberState.JOINING
     assert not game.member.may_commit
 
 
 def test_joining_takes_its_tasks_and_acknowledges_them(game: Game) -> None:
     game(m.Begin())
     assert game.answer(3, ALL) == [v.Assigned(TASKS), owns(3, TASKS)]
-    assert game.state is State.STABLE
+    assert game.state is MemberState.STABLE
     assert game.member.may_commit
     assert game.answer(3) == []
 
@@ -106,7 +106,7 @@ def test_joining_tells_of_no_tasks_only_when_the_group_is_ready(game: Game) -> N
 def test_joining_tries_again_when_the_coordinator_cannot_be_reached(game: Game) -> None:
     game(m.Begin())
     assert game(m.Disconnected()) == []
-    assert game.state is State.UNJOINED
+    assert game.state is MemberState.UNJOINED
     assert game(m.Tick(), 99) == []
     assert game(m.Tick(), 1) == [JOIN]
 
@@ -202,7 +202,7 @@ def test_stable_that_is_counted_out_joins_again_when_its_tasks_are_closed(stable
     [lost] = stable.answer(code=code)
     assert isinstance(lost, v.MembershipLost)
     assert isinstance(lost.error, TaskMigratedError)
-    assert stable.state is State.FENCED
+    assert stable.state is MemberState.FENCED
     assert not stable.member.may_commit
     assert stable.given_up(LOST, 60_000) == []
     assert stable.given_up(KEPT) == [JOIN]
@@ -221,7 +221,7 @@ def test_an_epoch_that_is_refused_is_asked_for(stable: Game, code: ErrorCode) ->
     assert [stable(refused) for _ in range(3)] == [[owns(1, TASKS)], [v.CutOff()], []]
     assert stable.answer(2) == [v.Reconnected()]
     assert stable(refused) == []  # it was made before the new epoch was known
-    assert stable.state is State.STABLE
+    assert stable.state is MemberState.STABLE
 
 
 def test_an_epoch_that_is_refused_again_though_it_is_confirmed_counts_the_member_out(stable: Game) -> None:
@@ -265,7 +265,7 @@ REFUSED = [ErrorCode.invalid_request, ErrorCode.streams_invalid_topology, ErrorC
 def test_joining_that_is_refused_says_so_and_tries_again_later(game: Game, code: int) -> None:
     game(m.Begin())
     assert game(m.StreamsHeartbeatAnswered(code, message="why")) == [m.Refused(code, "why")]
-    assert game.state is State.FENCED
+    assert game.state is MemberState.FENCED
     assert game(m.Tick(), 1_000) == [JOIN]
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from penstock.host.threads.subscription import (
     IncompatibleMemberError,
+    MemberShare,
     Rules,
-    Share,
     Subscription,
     decode_subscription,
     encode_subscription,
@@ -46,7 +46,7 @@ def test_a_task_waits_for_its_owner() -> None:
     assignments = lead({"a": subscribed("p", TASKS), "b": subscribed("q", [])}, RULES)
     share = follow("a", assignments["a"], RULES)
     assert (len(share.tasks), share.reported, share.is_final) == (2, frozenset(TASKS), True)
-    assert follow("b", assignments["b"], RULES) == Share(frozenset(), frozenset(), frozenset(), True)
+    assert follow("b", assignments["b"], RULES) == MemberShare(frozenset(), frozenset(), frozenset(), True)
 
 
 def test_a_member_keeps_a_copy_of_a_task_that_waits_for_its_owner() -> None:

@@ -17,8 +17,8 @@ from penstock.dsl.options import Materialized
 from penstock.errors import StreamsError
 from penstock.host.commits.committing import PartitionMetadata
 from penstock.host.threads.takeover import (
-    Input,
-    Store,
+    InputOffset,
+    RestoredStore,
     Takeover,
     plan_takeover,
     remove_dead_members,
@@ -94,10 +94,10 @@ def test_offsets_and_changelogs_would_be_taken_over(counting: Counting) -> None:
     counting.admin.commit_offsets(counting.name, {counting.first: OffsetAndMetadata(2, text)})
     found = counting.plan()
     assert found.inputs == (
-        Input(counting.first, 2, 3, 1_795_358_782_722),
-        Input(counting.second, None, 0, NO_TIMESTAMP),
+        InputOffset(counting.first, 2, 3, 1_795_358_782_722),
+        InputOffset(counting.second, None, 0, NO_TIMESTAMP),
     )
-    assert found.stores == (Store("counts", counting.changelog, 2),)
+    assert found.stores == (RestoredStore("counts", counting.changelog, 2),)
     assert found.obstacles == ()
     [warning] = found.warnings
     assert f"no offset of {counting.second}" in warning

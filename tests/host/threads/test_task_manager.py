@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
-from penstock.host.threads.task_manager import FIRST_RECORDS, Limits, TaskManager, TaskState
+from penstock.host.threads.active_task import ActiveTaskState
+from penstock.host.threads.run_time import FIRST_RECORDS
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.vocabulary import Arrived, Ran
 from penstock.plan.subtopology import TaskId
 from penstock.record import RecordBatch, TopicPartition
@@ -24,11 +26,11 @@ A, B, C = TopicPartition("a", 0), TopicPartition("b", 0), TopicPartition("a", 1)
 
 def manager(workers: int = 2, **config: Any) -> TaskManager:
     """Return two tasks that run, each in its worker if there are two: the first reads A and B, the second reads C."""
-    limits = Limits(records=10, bytes=1_000_000)
+    limits = BufferLimits(records=10, bytes=1_000_000)
     tasks = TaskManager(StreamsConfig(config, environment={}), limits, lambda task: task.partition % workers)
     for id, partitions in ((FIRST, (A, B)), (SECOND, (C,))):
         task = tasks.add(id, partitions)
-        task.state = TaskState.RUNNING
+        task.state = ActiveTaskState.RUNNING
         task.positions = dict.fromkeys(partitions, 0)
     return tasks
 
@@ -89,11 +91,11 @@ def test_a_task_with_few_records_has_its_turn_beside_one_with_many() -> None:
 def many(count: int, workers: int = 1) -> tuple[TaskManager, list[TaskId]]:
     """Return tasks that run, each with a partition of its own."""
     ids = [TaskId(0, number) for number in range(count)]
-    limits = Limits(records=100_000, bytes=1 << 30)
+    limits = BufferLimits(records=100_000, bytes=1 << 30)
     tasks = TaskManager(StreamsConfig({}, environment={}), limits, lambda task: task.partition % workers)
     for id in ids:
         task = tasks.add(id, [TopicPartition("in", id.partition)])
-        task.state = TaskState.RUNNING
+        task.state = ActiveTaskState.RUNNING
     return tasks, ids
 
 
@@ -123,9 +125,9 @@ def test_a_quiet_task_waits_for_the_run_that_goes_on_and_for_no_backlog(count: i
 
 def test_a_task_that_reads_a_repartition_topic_has_more_time_than_the_writers_of_the_topic() -> None:
     config = StreamsConfig({}, environment={})
-    tasks = TaskManager(config, Limits(records=100_000, bytes=1 << 30), repartition_topics=["words"])
+    tasks = TaskManager(config, BufferLimits(records=100_000, bytes=1 << 30), repartition_topics=["words"])
     for id, topic in ((FIRST, "in"), (SECOND, "words")):
-        tasks.add(id, [TopicPartition(topic, 0)]).state = TaskState.RUNNING
+        tasks.add(id, [TopicPartition(topic, 0)]).state = ActiveTaskState.RUNNING
         arrive(tasks, TopicPartition(topic, 0), records(50_000))
     ran = [run_next(tasks, SLICE_NS) for _ in range(20)]
     assert ran.count(FIRST) == 4

@@ -15,8 +15,9 @@ from penstock.dsl.builder import StreamsBuilder
 from penstock.dsl.options import Repartitioned
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.phases import Phase
-from penstock.host.threads.task_manager import Limits, TaskManager, TaskState
+from penstock.host.threads.task_manager import BufferLimits, TaskManager
 from penstock.host.threads.time_rounds import (
     MOST_ROUND_MS,
     MOST_SILENT_MS,
@@ -181,11 +182,11 @@ class Manager:
         config = StreamsConfig({**CONFIG.given(), **settings}, environment={})
         skew = config["penstock.max.skew.ms"]
         alignment = TimeAlignment({0: frozenset([MOVED])}, {}, skew) if skew else None
-        self.tasks = TaskManager(config, Limits(10_000, 1 << 20), lambda task: task.partition, alignment)
+        self.tasks = TaskManager(config, BufferLimits(10_000, 1 << 20), lambda task: task.partition, alignment)
         self.places = [TopicPartition("in", number) for number in range(3)]
         for place in self.places:
             task = self.tasks.add(TaskId(0, place.partition), [place])
-            task.state, task.positions = TaskState.RUNNING, {place: 0}
+            task.state, task.positions = ActiveTaskState.RUNNING, {place: 0}
         self.tasks.know_ends(dict.fromkeys(self.places, 0))
 
     def arrive(self, number: int, *times: int) -> None:

@@ -15,7 +15,7 @@ from penstock.config import StreamsConfig
 from penstock.dsl.builder import StreamsBuilder
 from penstock.host.api import State
 from penstock.host.supervision.turns import ApplicationTurns, Turns
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.named_topologies import KafkaStreamsNamedTopologyWrapper
 from penstock.plan.topology import built_topology
 from penstock.serdes import Serdes

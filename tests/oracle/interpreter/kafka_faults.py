@@ -12,10 +12,11 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from penstock.processor import session_aggregate
-from penstock.processor.api import ProcessorContext
-from penstock.processor.session_aggregate import _StoredSessions
+from penstock.processor.api import FailureHandler, ProcessorContext, RowOrigin
+from penstock.processor.columns import process_each
+from penstock.processor.session_aggregate import SessionWindowAggregate, _StoredSessions
 from penstock.processor.stream_join import StreamStreamOuterJoin
-from penstock.record import Change
+from penstock.record import Change, RecordBatch
 from penstock.state.api import EngineKeyValueStore
 from penstock.windows import SessionWindow
 from tests.oracle.interpreter import case_runner
@@ -55,6 +56,18 @@ class _SessionsByReadKeys(_StoredSessions):
         self._emission.updated(self._record, key, Change(None, aggregate), window.end)
 
 
+_process_batch = SessionWindowAggregate.process_batch
+
+
+def _process_batch_as_kafka_does(
+    aggregate: SessionWindowAggregate, batch: RecordBatch, failures: FailureHandler
+) -> tuple[RecordBatch, RowOrigin]:
+    """Process a batch row by row where a cache is above the store: whole batches write no key that was read."""
+    if aggregate._store.cached:
+        return process_each(aggregate, aggregate._engine, batch, failures)
+    return _process_batch(aggregate, batch, failures)
+
+
 _init = StreamStreamOuterJoin.init
 
 
@@ -70,6 +83,7 @@ def as_kafka_does() -> Iterator[None]:
     with (
         patch.object(StreamStreamOuterJoin, "init", _init_as_kafka_does),
         patch.object(session_aggregate, "_StoredSessions", _SessionsByReadKeys),
+        patch.object(SessionWindowAggregate, "process_batch", _process_batch_as_kafka_does),
     ):
         yield
 

@@ -1,8 +1,10 @@
-"""A Kafka broker in Python: one node over a durable log, on the loopback address, for tests and development.
+"""A single-node Kafka broker in Python for tests and development.
 
-`EmbeddedBroker` starts one as a process of its own; the command `penstock-broker` serves one in the foreground.
+It has a durable log and listens on a loopback address.
 
-Served, by API key (the table is in apis.py):
+`EmbeddedBroker` starts one in a process of its own; the command `penstock-broker` runs one in the foreground.
+
+Supported APIs and versions (see the table in apis.py):
 
     Produce 3-12 (announced from 0)   Fetch 4-16            ListOffsets 1-9        Metadata 0-12
     OffsetCommit 2-10                 OffsetFetch 1-10      FindCoordinator 0-6    ApiVersions 0-4
@@ -19,18 +21,19 @@ Served, by API key (the table is in apis.py):
 Tested with confluent-kafka (librdkafka 2.16), kafka-python 3.0, aiokafka 0.14, kcat, and the Java client and tools of
 Kafka 4.3.
 
-Gaps:
+Limitations:
+
 - Transactions: two-phase commit (KIP-939) is not announced.
-- Groups: those of Kafka Streams (KIP-1071) and share groups are not announced. A group with members keeps its
-  protocol, classic or consumer (KIP-848).
-- Configuration of topics: what is accepted is acted on. `compression.type` other than producer, `preallocate` and
-  `unclean.leader.election.enable` are refused.
-- Configuration of the broker: at run time the defaults of topics change; groups have the broker's configuration.
-- Quotas: by client id; those of users and addresses are refused.
+- Groups: Kafka Streams groups (KIP-1071) and share groups are not announced. A group with members keeps its protocol,
+  classic or consumer (KIP-848).
+- Topic configuration: every accepted value takes effect. `compression.type` other than producer, `preallocate` and
+  `unclean.leader.election.enable` are rejected.
+- Broker configuration: only topic defaults can change at run time; groups use the broker's configuration.
+- Quotas: only by client id; quotas of users and addresses are rejected.
 - ACLs, SASL and TLS are not announced.
-- One replica: acks=all means this broker has it. As in Kafka a segment is forced to disk when it is closed, and
-  before that only if the topic asks for it (`flush.messages`, `flush.ms`), so records outlive the death of the
-  process but perhaps not a power failure.
+- One replica: acks=all means that this broker has the record. As in Kafka, a segment is forced to disk when it is
+  closed, and earlier only if the topic asks for it (`flush.messages`, `flush.ms`). Records therefore survive the death
+  of the process, but perhaps not a power failure.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ if TYPE_CHECKING:
     from penstock_broker.embedded_broker import EmbeddedBroker
     from penstock_broker.errors import BrokerError
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = ["BrokerError", "EmbeddedBroker"]
 
@@ -50,7 +53,10 @@ _MODULES = {"BrokerError": "penstock_broker.errors", "EmbeddedBroker": "penstock
 
 
 def __getattr__(name: str) -> Any:
-    """Return a public name, whose module is loaded when it is first used: the broker's process needs none of them."""
+    """Return a public name, loading its module on first use.
+
+    The broker process needs neither name.
+    """
     if name not in _MODULES:
         raise AttributeError(f"module 'penstock_broker' has no attribute {name!r}")
     return getattr(import_module(_MODULES[name]), name)

@@ -1,4 +1,4 @@
-"""`penstock-broker`, or `python -m penstock_broker`: the broker from the command line."""
+"""`penstock-broker`, or `python -m penstock_broker`: the command line of the broker."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-# kio loads Hypothesis wherever it is installed, which takes as long as the rest of the start. None marks a module that
-# is not to be found.
-sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]  # typeshed leaves the None out
-
-from penstock_broker.config import BrokerConfig  # noqa: E402  # after the line above, so that it counts
-from penstock_broker.errors import BrokerError  # noqa: E402  # as above
-from penstock_broker.server import Input, run  # noqa: E402  # as above
+from penstock_broker.config import BrokerConfig
+from penstock_broker.errors import BrokerError
+from penstock_broker.server import Input, run
 
 _SETTINGS: Final = {
     "segment_bytes": "size at which a segment of a log is closed",
@@ -28,7 +24,7 @@ _SETTINGS: Final = {
     "group_initial_rebalance_delay_ms": "how long (ms) the first rebalance of a group waits for more members",
     "quota_window_num": "over how many seconds the use of a quota is averaged",
 }
-"""Numbers of BrokerConfig that the command line may set, and what they are for."""
+"""`BrokerConfig` numbers that the command line may set, with their help texts."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -76,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the broker until it is interrupted.
 
     Args:
-        arguments: the command line; that of the process if it is None.
+        arguments: the command line; None for that of the process.
 
     Returns:
         The exit code: 0, or 1 if the broker cannot start.

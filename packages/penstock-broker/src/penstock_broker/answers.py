@@ -1,7 +1,7 @@
 """Answers that may come later than their requests.
 
-Rule: a connection takes no further request until its answer is given or it is lost, so answers keep the order of the
-requests. Giving an answer never handles another request in the same call.
+Rule: a connection handles no further request until its answer is given or the connection is lost, so answers keep the
+order of the requests. Giving an answer never handles another request in the same call.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from penstock_broker.wire.codec import Message
 
 
 class LaterAnswer(ABC):
-    """The answer to one request, which may have to wait for records, for other clients or for time to pass."""
+    """The answer to one request, possibly after waiting for records, other clients or time."""
 
     __slots__ = ()
 
     @abstractmethod
     def start(self, done: Callable[[Message], None]) -> None:
-        """Answer immediately if possible, or else when it is.
+        """Answer immediately if possible, otherwise as soon as it is.
 
         Args:
             done: called once with the response.
@@ -27,11 +27,11 @@ class LaterAnswer(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Stop waiting, because the client is gone; no answer is given."""
+        """Stop waiting because the client is gone; no answer is given."""
 
 
 class PromisedAnswer(LaterAnswer):
-    """An answer that another part of the broker gives, such as the coordinator of a group."""
+    """An answer given by another part of the broker, such as a group coordinator."""
 
     __slots__ = ("_done", "_response")
 
@@ -40,7 +40,7 @@ class PromisedAnswer(LaterAnswer):
         self._response: Message | None = None
 
     def give(self, response: Message) -> None:
-        """Answer with a response; a client that is gone does not get it."""
+        """Answer with a response, which is dropped if the client is gone."""
         if self._done is None:
             self._response = response
             return
@@ -48,12 +48,12 @@ class PromisedAnswer(LaterAnswer):
         done(response)
 
     def start(self, done: Callable[[Message], None]) -> None:
-        """Answer immediately if the response is there, or else when it comes."""
+        """Answer immediately if the response is available, otherwise when it arrives."""
         if self._response is not None:
             done(self._response)
         else:
             self._done = done
 
     def cancel(self) -> None:
-        """Drop the answer; the coordinator keeps the member until its session is over."""
+        """Drop the answer; the coordinator keeps the member until its session expires."""
         self._done = None

@@ -1,6 +1,6 @@
-"""The table of the APIs that the broker serves: key, versions and handler of each, and the answer to ApiVersions.
+"""The table of supported APIs (key, versions, handler) and the answer to ApiVersions.
 
-A new API is a row here and a handler in one of the modules named after their subject.
+A new API needs a row here and a handler in one of the modules, which are named after their subjects.
 """
 
 from __future__ import annotations
@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.config_apis import alter_configs, describe_configs, incremental_alter_configs
@@ -49,15 +47,16 @@ from penstock_broker.transaction_apis import (
     write_txn_markers,
 )
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 Handler = Callable[[BrokerState, Request], Message | LaterAnswer | None]
-"""Answers a request: a response, one that comes later, or None for no answer."""
+"""Answers a request with a response, a later response, or None for no answer."""
 
 FEATURES: Final[Mapping[str, int]] = {"transaction.version": EPOCH_BUMPS}
-"""The features that the broker announces, and their levels."""
+"""Features that the broker announces, with their levels."""
 
 PRODUCE: Final = 0
-"""Key of Produce, the API whose requests may be large."""
+"""Key of Produce, the API with large requests."""
 
 API_VERSIONS: Final = 18
 """Key of ApiVersions, the API with special rules."""
@@ -65,12 +64,12 @@ API_VERSIONS: Final = 18
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """An API that is served.
+    """A supported API.
 
     Args:
-        handler: what answers it.
-        min_version: the oldest version that is served.
-        max_version: the newest version that is served.
+        handler: the function that answers requests.
+        min_version: the oldest supported version.
+        max_version: the newest supported version.
         advertised_min: the oldest version that the broker advertises.
     """
 
@@ -92,7 +91,7 @@ def api_versions_response(code: ErrorCode) -> Message:
     """Return the response to ApiVersions.
 
     Args:
-        code: NONE, or UNSUPPORTED_VERSION for a version that is not served.
+        code: NONE, or UNSUPPORTED_VERSION for an unsupported version.
     """
     return {
         "error_code": code,
@@ -111,7 +110,7 @@ def api_versions_response(code: ErrorCode) -> Message:
 
 
 APIS: Final[Mapping[int, Api]] = {
-    # Produce is announced from version 0: librdkafka before 2.11 does not compress where it finds a higher minimum.
+    # Produce is announced from version 0: librdkafka before 2.11 does not compress if the minimum is higher.
     PRODUCE: _api(produce, 3, 12, advertised_min=0),
     1: _api(Fetch, 4, 16),
     2: _api(list_offsets, 1, 9),
@@ -153,4 +152,4 @@ APIS: Final[Mapping[int, Api]] = {
     69: _api(consumer_group_describe, 0, 1),
     75: _api(describe_topic_partitions, 0, 0),
 }
-"""The APIs by their key."""
+"""The supported APIs by key."""

@@ -1,6 +1,7 @@
-"""What clients may do, which some APIs answer on request: everything, for the broker has no access control.
+"""Authorized operations, which some APIs report on request.
 
-As Kafka answers without an authorizer (KIP-430): one bit for each operation that makes sense for the resource.
+All operations are authorized, because the broker has no access control. Matches Kafka's answer without an authorizer
+(KIP-430): one bit for each operation that makes sense for the resource.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Record batches of Kafka's message format 2, as they are in requests and in the log.
+"""Record batches of Kafka's message format 2, in requests and in the log.
 
-Contains the header of a batch, its validation, and the patching of what the broker decides (offset and leader epoch).
-Not here: the records in a batch (records.py), files (segment.py) and offsets (partition.py).
+Contains the header of a batch, its validation, and patching of the fields that the broker sets (offset and leader
+epoch). Not here: the records in a batch (records.py), files (segment.py) and offsets (partition.py).
 
 Rules:
-- A batch is stored as the producer sent it. What the broker writes into it lies before the checksummed region, so the
-  checksum stays the producer's; only the time of the append, where a topic asks for it, needs a new one.
-- Nothing is trusted before its length is checked; every failure is an InvalidBatchError with Kafka's error code.
+- A batch is stored as the producer sent it. The broker only overwrites fields before the checksummed region, so the
+  producer's checksum remains valid; only a topic with append times needs a new checksum.
+- No field is trusted before its length is checked; every failure is an InvalidBatchError with Kafka's error code.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ import struct
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import (
     CHECKSUM_AT,
     CHECKSUMMED_FROM,
@@ -29,24 +29,27 @@ from penstock_broker.wire.record_batches import (
 )
 
 NO_PRODUCER_ID: Final = -1
-"""Producer id of a batch that no idempotent producer wrote."""
+"""Producer id of a batch without an idempotent producer."""
 
 NO_TIMESTAMP: Final = -1
-"""Timestamp of a record that has none."""
+"""Timestamp of a record without a timestamp."""
 
 NO_SEQUENCE: Final = -1
-"""Sequence number of the records of a batch that no idempotent producer wrote, and of markers."""
+"""Sequence number of records without an idempotent producer, and of markers."""
 
 COMPRESSION_MASK: Final = 0x07
 """Bits of the attributes that hold the compression."""
 ZSTD: Final = 4
-"""The last compression that Kafka knows."""
+"""The highest compression code that Kafka defines."""
 LOG_APPEND_TIME: Final = 0x08
-"""Bit of the attributes: all records have the time of the append, the largest timestamp of the batch."""
+"""Attribute bit: all records have the append time, the largest timestamp of the batch."""
 CONTROL: Final = 0x20
-"""Bit of the attributes: the batch holds a marker."""
+"""Attribute bit: the batch holds a marker."""
 DELETE_HORIZON: Final = 0x40
-"""Bit of the attributes: from the base timestamp on, compaction may remove the tombstones or the marker (KIP-534)."""
+"""Attribute bit: the base timestamp is the delete horizon.
+
+Compaction may remove the tombstones or the marker from that time on (KIP-534).
+"""
 
 _OFFSET: Final = struct.Struct(">q")
 _EPOCH: Final = struct.Struct(">i")
@@ -58,11 +61,14 @@ _MAX_TIMESTAMP_AT: Final = 35
 
 
 class InvalidBatchError(ApiError):
-    """A record batch is incomplete, not of format 2, or does not match its checksum."""
+    """A record batch is incomplete, not of format 2, or fails its checksum."""
 
 
 class BatchHeader(NamedTuple):
-    """The fixed fields at the start of a batch; offsets in records, lengths in bytes, times in ms."""
+    """The fixed fields at the start of a batch.
+
+    Offsets are in records, lengths in bytes, times in ms.
+    """
 
     base_offset: int
     length: int
@@ -80,17 +86,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch."""
+        """Size of the whole batch in bytes."""
         return LENGTH_PREFIX + self.length
 
     @property
     def next_offset(self) -> int:
-        """The offset after the last record of the batch."""
+        """Offset after the last record of the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence number of the last record; it wraps after 2^31 - 1 as the protocol requires."""
+        """Sequence number of the last record, wrapping after 2^31 - 1 as the protocol requires."""
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
@@ -100,7 +106,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon(self) -> int | None:
-        """Time (ms) from which compaction may remove the tombstones or the marker in it; None if none was set."""
+        """Time (ms) from which compaction may remove the tombstones or the marker; None if unset."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -114,7 +120,7 @@ def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
 
     Args:
         view: bytes that hold at least the header.
-        position: where it begins, in bytes.
+        position: start of the header, in bytes.
 
     Raises:
         InvalidBatchError: fewer bytes are left than a header has.
@@ -129,7 +135,7 @@ def read_header(view: memoryview | bytes, position: int = 0) -> BatchHeader:
 
 
 def check_batch(view: memoryview) -> BatchHeader:
-    """Return the header of the batch at the start of the view after checking format, length, checksum and count.
+    """Return the header of the first batch, after checking format, length, checksum and count.
 
     Args:
         view: bytes that begin with the batch; more may follow.
@@ -147,10 +153,10 @@ def check_batch(view: memoryview) -> BatchHeader:
 
 
 def check_intact(view: memoryview) -> BatchHeader:
-    """Return the header of the batch at the start of the view after checking format, length and checksum.
+    """Return the header of the first batch, after checking format, length and checksum.
 
     Args:
-        view: bytes that begin with the batch, which a compaction may have emptied; more may follow.
+        view: bytes that begin with the batch, which compaction may have emptied; more may follow.
 
     Raises:
         InvalidBatchError: with CORRUPT_MESSAGE or INVALID_RECORD.
@@ -171,14 +177,14 @@ def check_intact(view: memoryview) -> BatchHeader:
 
 
 def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
-    """Return the header of a batch that a producer sent, after checking all that the log relies on.
+    """Return the header of a produced batch, after checking everything the log relies on.
 
     Args:
         view: the records of one partition in a Produce request; exactly one batch.
         max_bytes: the topic's `max.message.bytes`.
 
     Raises:
-        InvalidBatchError: the batch is damaged, too large, not the only one, or a kind that is not served.
+        InvalidBatchError: the batch is damaged, too large, not the only one, or of an unsupported kind.
     """
     if len(view) > max_bytes:
         raise InvalidBatchError(
@@ -207,17 +213,17 @@ def check_produced(view: memoryview, max_bytes: int) -> BatchHeader:
 
 
 def is_transactional(view: memoryview) -> bool:
-    """Return whether a batch that was not checked yet says that it belongs to a transaction."""
+    """Return whether an unchecked batch claims to belong to a transaction."""
     return len(view) >= HEADER_SIZE and bool(view[_LOW_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
 def is_zstd(view: memoryview) -> bool:
-    """Return whether a batch that was not checked yet says that it is compressed with zstd."""
+    """Return whether an unchecked batch claims to be compressed with zstd."""
     return len(view) >= HEADER_SIZE and view[_LOW_ATTRIBUTES_AT] & COMPRESSION_MASK == ZSTD
 
 
 def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None:
-    """Write the broker's offset and leader epoch into a batch in place; the checksum stays valid.
+    """Write offset and leader epoch into a batch in place; the checksum stays valid.
 
     Args:
         view: a writable view of the batch.
@@ -229,7 +235,7 @@ def assign_offset(view: memoryview, base_offset: int, leader_epoch: int) -> None
 
 
 def set_append_time(view: memoryview, header: BatchHeader, time: int) -> BatchHeader:
-    """Give all records of a batch the time of the append, in place, and return the header as it is then.
+    """Set the append time of a batch in place, and return the new header.
 
     Args:
         view: a writable view of the batch.

@@ -1,20 +1,20 @@
-"""The compaction of one log: of each key the last record stays (Kafka class: Cleaner).
+"""Compaction of one log: the last record of each key is retained (Kafka class: Cleaner).
 
-Contains what is kept and the order of the steps. Not here: which log is compacted when (dirtiness.py, log_manager.py)
-and the files (log_segments.py, segment.py).
+Contains the retention rules and the order of the steps. Not here: the choice of the log and the time of its compaction
+(dirtiness.py, log_manager.py) and the files (log_segments.py, segment.py).
 
-How: a map of keys to their last offsets is made from the part of the log that was not compacted before, as far as it
-has room. Then all segments before its end are rewritten, without the records for which the map has a later one.
-Neighbouring segments become one while it is not larger than `segment.bytes`. The new file takes the place of the first
-old one in one step; so a kill leaves either, and at most old files that the new one covers.
+How: the uncompacted part of the log is read into a map of keys to their last offsets, as far as the map has room. All
+segments before the end of that part are then rewritten without the records that have a later one in the map.
+Neighbouring segments are merged as long as the result is no larger than `segment.bytes`. The new file replaces the
+first old one in one step, so a kill leaves either of them, and at most old files that the new one covers.
 
 Rules, as in Kafka:
-- Offsets never change. Nothing from the last stable offset on is compacted, nor the active segment.
-- A tombstone, and a marker whose transaction has no records left, stays for `delete.retention.ms` from the compaction
-  that first met it, which writes the time into the batch (KIP-534).
-- Records of aborted transactions go. A marker stays while records of its transaction were there.
-- The last batch of each producer stays, if necessary without records, for its sequence numbers.
-- Work is cut into steps of at most some hundred records, between which the broker serves others.
+- Offsets never change. Neither the active segment nor records from the last stable offset on are compacted.
+- A tombstone, or a marker whose transaction has no records left, stays for `delete.retention.ms` after the compaction
+  that first met it, which writes that time into the batch (KIP-534).
+- Records of aborted transactions are removed. A marker stays if there still were records of its transaction.
+- The last batch of each producer stays for its sequence numbers, without records if necessary.
+- Work is split into steps of at most a few hundred records, between which the broker serves other requests.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from penstock_broker.records import StoredRecord, encode_kept, read_marker, stor
 from penstock_broker.segment import Segment
 
 ENTRY_BYTES: Final = 200
-"""Bytes of memory that a key takes in the map, about."""
+"""Approximate bytes of memory per key in the map."""
 
 _DIGEST_SIZE: Final = 20
 _RECORDS_OF_A_STEP: Final = 200
@@ -44,7 +44,7 @@ class _OffsetMap:
     """The last offset of each key; a long key is kept as its digest.
 
     Args:
-        most_keys: how many keys it has room for.
+        most_keys: maximum number of keys.
     """
 
     def __init__(self, most_keys: int) -> None:
@@ -54,39 +54,40 @@ class _OffsetMap:
 
     @property
     def is_full(self) -> bool:
-        """Whether it has no room for another key."""
+        """Whether the map has no room for another key."""
         return len(self._offsets) >= self._most_keys
 
     def put(self, key: bytes, offset: int) -> None:
-        """Remember the offset of a record, which is the last one of its key so far."""
+        """Remember the offset of a record, the last one of its key so far."""
         self._offsets[_name_of(key)] = offset
 
     def is_last(self, key: bytes, offset: int) -> bool:
-        """Return whether no later record of the key is known."""
+        """Return whether the map has no later record of the key."""
         return offset >= self._offsets.get(_name_of(key), -1)
 
 
 def _name_of(key: bytes) -> bytes:
-    # A shorter name is a key, so no digest is taken for a key.
+    # A shorter name is the key itself, so a digest is never mistaken for a key.
     return key if len(key) < _DIGEST_SIZE else blake2b(key, digest_size=_DIGEST_SIZE).digest()
 
 
 class _Transactions:
-    """What is known of the transactions while a log is read in order (Kafka class: CleanedTransactionMetadata).
+    """State of the transactions while a log is read in order (Kafka class: CleanedTransactionMetadata).
 
     Args:
-        aborted: the aborted transactions that have records in what is read.
+        aborted: the aborted transactions with records in the range to read.
     """
 
     def __init__(self, aborted: Sequence[AbortedTransaction]) -> None:
         self._ahead = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
-        # By producer id; whether records of the transaction are still there.
+        # By producer id; whether the log still has records of the transaction.
         self._aborted: dict[int, bool] = {}
         self._committed: set[int] = set()
 
     def may_discard(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Return whether readers need no record of the batch: those of an aborted transaction, and a marker without
-        records before it.
+        """Return whether readers need no record of the batch.
+
+        This is the case for records of an aborted transaction, and for a marker without records before it.
 
         Args:
             header: its header.
@@ -123,8 +124,8 @@ class Cleaner:
     Args:
         log: the log.
         producers: the state of its producers.
-        end_offset: the first offset that must stay as it is; the start of a segment.
-        most_bytes: bytes of memory for the map of keys.
+        end_offset: the first offset that must not be compacted; the start of a segment.
+        most_bytes: maximum memory for the map of keys, in bytes.
         now: the time (ms).
     """
 
@@ -139,11 +140,13 @@ class Cleaner:
         self._last_batches: Mapping[int, LastBatch] = {}
 
     def clean(self) -> Steps:
-        """Compact the log, step by step. Closing the generator early leaves the log as it is, and a change of
-        `cleanup.policy` that takes compaction away ends it.
+        """Compact the log step by step.
+
+        Closing the generator early leaves the log unchanged. A change of `cleanup.policy` that disables compaction ends
+        it.
 
         Raises:
-            OSError: a file cannot be read or written, or was deleted meanwhile; the log is as it was, or partly
+            OSError: a file cannot be read or written, or was deleted meanwhile; the log is unchanged, or partly
                 compacted.
             InvalidBatchError: the log is damaged.
         """
@@ -197,7 +200,8 @@ class Cleaner:
                     if kept is not None:
                         cleaned.append(kept, read_header(kept))
                         unflushed += len(kept)
-                    # What replaces records that were on disk must be there too. Bit by bit, this takes no long step.
+                    # Replaced records may have been on disk, so their replacement must be too. Flushing in parts avoids
+                    # a long step.
                     if unflushed >= _FLUSHED_BYTES:
                         cleaned.flush()
                         unflushed = 0
@@ -205,15 +209,15 @@ class Cleaner:
                 segment.close()
             cleaned.flush()
             if not self._log.config.compact:
-                return  # after a kill, the start would take gaps in the offsets for damage
-            # Readers drop the records of a producer from an aborted transaction up to its marker, which may go now.
+                return  # after a kill, the next start would mistake gaps in the offsets for damage
+            # Readers drop records of an aborted transaction's producer up to its marker, which may be removed now.
             self._producers.forget_aborted(self._lone_markers)
             self._log.segments.replace(group, cleaned, self._now + self._log.config.file_delete_delay_ms)
         finally:
             self._log.segments.remove_unfinished(cleaned)
 
     def _filtered(self, header: BatchHeader, batch: memoryview) -> Generator[None, None, memoryview | None]:
-        """Return what is kept of a batch; None for nothing."""
+        """Return the retained part of a batch, or None if it is empty."""
         horizon = header.delete_horizon
         is_unneeded = self._transactions.may_discard(header, batch)
         if is_unneeded and header.is_control:
@@ -247,7 +251,7 @@ class Cleaner:
 
 
 def _in_steps(records: Iterable[StoredRecord]) -> Iterator[StoredRecord | None]:
-    """Yield records and, when a step is long enough, None."""
+    """Yield records, and None at the end of each step."""
     for number, record in enumerate(records, 1):
         yield record
         if number % _RECORDS_OF_A_STEP == 0:
@@ -255,7 +259,7 @@ def _in_steps(records: Iterable[StoredRecord]) -> Iterator[StoredRecord | None]:
 
 
 def _groups(segments: Iterable[Segment], most_bytes: int) -> Iterator[list[Segment]]:
-    """Yield the segments in groups that become one segment each."""
+    """Yield groups of segments, each of which is merged into one segment."""
     group: list[Segment] = []
     for segment in segments:
         size = segment.size + sum(each.size for each in group)

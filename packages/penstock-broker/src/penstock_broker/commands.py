@@ -1,7 +1,7 @@
-"""Commands of the process that started the broker: topics and faults for its tests.
+"""Commands of the parent process: topics and faults for its tests.
 
-Contains what comes over the broker's standard input, which only that process has: one JSON object a line, answered by
-one line on standard output. Not here: what faults do (faults.py).
+Contains the protocol on the broker's standard input, which only the parent process has: one JSON object per line,
+answered by one line on standard output. Not here: the effects of faults (faults.py).
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError, BrokerError
 from penstock_broker.faults import Faults, api_keys, dropping, failing, killing, late, losing_answer
 from penstock_broker.topics import TopicRegistry
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class Commands:
@@ -30,10 +29,10 @@ class Commands:
         self._received = b""
 
     def receive(self, data: bytes) -> bytes:
-        """Execute the commands that are complete, and return their answers.
+        """Execute the complete commands and return their answers.
 
         Args:
-            data: the next bytes of commands.
+            data: the next bytes of the command stream.
         """
         *lines, self._received = (self._received + data).split(b"\n")
         return b"".join(self._answer(line) for line in lines)

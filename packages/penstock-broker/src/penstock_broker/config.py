@@ -54,61 +54,63 @@ class BrokerConfig:
     """Settings of one broker.
 
     Args:
-        data_dir: directory of the log and of the metadata; created if missing; one broker at a time may use it.
-        host: address to listen on; only a loopback address is accepted, because the broker has no access control.
-        port: TCP port; 0 takes a free one.
-        schema_registry_port: TCP port of a schema registry on the same address; 0 takes a free one, None for no
+        data_dir: directory of the log and of the metadata; created if missing; used by one broker at a time.
+        host: address to listen on; must be a loopback address, because the broker has no access control.
+        port: TCP port; 0 for any free port.
+        schema_registry_port: TCP port of a schema registry on the same address; 0 for any free port, None for no
             registry.
         num_partitions: partitions of a topic that is created without a number.
-        auto_create_topics: whether a Metadata request that allows it creates a missing topic.
+        auto_create_topics: whether a Metadata request may create a missing topic, if it allows that.
         segment_bytes: size at which a segment of the log is closed, unless the topic sets it.
         log_retention_ms: age (ms) at which segments are deleted, unless the topic sets it; -1 for never (Kafka's
-            log.retention.ms, there a week: data of trials and tests often have old timestamps).
-        log_retention_check_interval_ms: how often (ms) segments are checked for that.
-        log_initial_task_delay_ms: how long (ms) after the start that begins, at the latest (Kafka's
+            log.retention.ms, a week there: data of trials and tests often has old timestamps).
+        log_retention_check_interval_ms: interval (ms) of that check.
+        log_initial_task_delay_ms: longest delay (ms) of the first check after the start (Kafka's
             log.initial.task.delay.ms).
-        log_flush_interval_messages: records after which a log is forced to disk, unless the topic sets it; 1 also for
-            the offsets of groups and the states of transactions (Kafka's log.flush.interval.messages).
-        log_flush_scheduler_interval_ms: how often (ms) logs are checked for `flush.ms`.
-        log_cleaner_backoff_ms: how often (ms) logs are checked for what a compaction removes.
-        log_cleaner_dedupe_buffer_size: bytes of memory for the keys of one compaction.
-        producer_id_expiration_ms: how long (ms) a partition remembers a producer that is silent (Kafka's
+        log_flush_interval_messages: records after which a log is forced to disk, unless the topic sets it; 1 also
+            applies to the offsets of groups and the states of transactions (Kafka's log.flush.interval.messages).
+        log_flush_scheduler_interval_ms: interval (ms) of the check for `flush.ms`.
+        log_cleaner_backoff_ms: interval (ms) of the check for logs that need compaction.
+        log_cleaner_dedupe_buffer_size: memory for the keys of one compaction, in bytes.
+        producer_id_expiration_ms: time (ms) after which a partition forgets a silent producer (Kafka's
             producer.id.expiration.ms).
-        producer_id_expiration_check_interval_ms: how often (ms) producers are checked for that.
-        max_request_bytes: largest request that is read; a larger one closes its connection (Kafka's
+        producer_id_expiration_check_interval_ms: interval (ms) of that check.
+        max_request_bytes: largest accepted request; a larger one closes its connection (Kafka's
             socket.request.max.bytes).
-        max_other_request_bytes: largest request of all APIs but Produce, whose records are never taken apart.
-        max_partial_request_bytes: most bytes of memory for requests that have not arrived completely, over all
-            connections; beyond it, the connection whose request has not grown for longest is closed.
-        max_partitions: most partitions the broker holds, over all topics.
-        max_connections: most connected clients; one more closes the connection that has been idle longest.
-        max_unread_bytes: most bytes of answers that clients do not read, over all connections; beyond it, the
-            connection that has not read for longest is closed.
-        max_waiting_fetch_bytes: most bytes of records that a waiting Fetch holds; with these it waits for no more.
-        connections_max_idle_ms: after how long (ms) without a request a connection is closed (Kafka's
+        max_other_request_bytes: largest request of all APIs but Produce, whose records are never parsed.
+        max_partial_request_bytes: maximum memory for incomplete requests, over all connections, in bytes; above it, the
+            connection whose request has not grown for longest is closed.
+        max_partitions: maximum number of partitions, over all topics.
+        max_connections: maximum number of connected clients; one more closes the connection that has been idle longest.
+        max_unread_bytes: maximum bytes of unread answers, over all connections; above it, the connection that has not
+            read for longest is closed.
+        max_waiting_fetch_bytes: maximum bytes of records held by a waiting Fetch, which then stops waiting.
+        connections_max_idle_ms: time (ms) without a request after which a connection is closed (Kafka's
             connections.max.idle.ms).
-        group_initial_rebalance_delay_ms: how long (ms) the first rebalance of a group waits for more members (Kafka's
-            group.initial.rebalance.delay.ms, there 3,000).
-        group_min_session_timeout_ms: shortest session (ms) that a member may ask for.
-        group_max_session_timeout_ms: longest session (ms) that a member may ask for.
-        group_max_size: most members of a group.
-        group_max_bytes: most bytes of the subscriptions of a group, and of its assignment.
-        group_consumer_heartbeat_interval_ms: how often (ms) members of consumer groups (KIP-848) send heartbeats
-            (Kafka's group.consumer.heartbeat.interval.ms, there 5,000); a rebalance takes a few of them.
-        group_consumer_session_timeout_ms: after how long (ms) without one they are removed.
-        max_groups: most groups that the broker holds.
-        offsets_retention_minutes: how long (minutes) the offsets of a group without members are kept (Kafka's
+        group_initial_rebalance_delay_ms: time (ms) that the first rebalance of a group waits for more members (Kafka's
+            group.initial.rebalance.delay.ms, 3,000 there).
+        group_min_session_timeout_ms: shortest session time-out (ms) that a member may request.
+        group_max_session_timeout_ms: longest session time-out (ms) that a member may request.
+        group_max_size: maximum number of members of a group.
+        group_max_bytes: maximum bytes of the subscriptions of a group, and of its assignment.
+        group_consumer_heartbeat_interval_ms: interval (ms) of heartbeats of members of consumer groups (KIP-848;
+            Kafka's group.consumer.heartbeat.interval.ms, 5,000 there); a rebalance takes a few of them.
+        group_consumer_session_timeout_ms: time (ms) without a heartbeat after which such a member is removed.
+        max_groups: maximum number of groups.
+        offsets_retention_minutes: retention time (minutes) of the offsets of a group without members (Kafka's
             offsets.retention.minutes).
-        offsets_retention_check_interval_ms: how often (ms) offsets are checked for that.
-        transaction_max_timeout_ms: the longest time-out (ms) that a transactional producer may ask for (Kafka's
+        offsets_retention_check_interval_ms: interval (ms) of that check.
+        transaction_max_timeout_ms: longest time-out (ms) that a transactional producer may request (Kafka's
             transaction.max.timeout.ms).
-        transactional_id_expiration_ms: after how long (ms) without use a transactional id is forgotten (Kafka's
+        transactional_id_expiration_ms: time (ms) after which an unused transactional id is forgotten (Kafka's
             transactional.id.expiration.ms).
-        max_transactional_ids: most transactional ids; one more replaces the one that has not been used for longest.
-        quota_window_num: over how many windows the use of a quota is averaged (Kafka's quota.window.num).
-        quota_window_size_seconds: how long (s) each of them is (Kafka's quota.window.size.seconds).
-        max_quota_clients: most client ids with a quota of their own, and most whose use is measured.
-        min_free_bytes: free disk space below which the broker does not start.
+        max_transactional_ids: maximum number of transactional ids; one more replaces the one that has been unused for
+            longest.
+        quota_window_num: number of windows over which the usage of a quota is averaged (Kafka's quota.window.num).
+        quota_window_size_seconds: length (s) of each window (Kafka's quota.window.size.seconds).
+        max_quota_clients: maximum number of client ids with a quota of their own, and of client ids with measured
+            usage.
+        min_free_bytes: free disk space in bytes below which the broker does not start.
 
     Raises:
         BrokerError: a value is out of range, or the host is not a loopback address.
@@ -158,7 +160,7 @@ class BrokerConfig:
 
     @property
     def topic_defaults(self) -> dict[str, str]:
-        """The configuration of a topic that sets none, where it is not Kafka's."""
+        """Default topic configuration, as far as it differs from Kafka's."""
         defaults = {"segment.bytes": self.segment_bytes, "retention.ms": self.log_retention_ms}
         if self.log_flush_interval_messages != NEVER:
             defaults["flush.messages"] = self.log_flush_interval_messages

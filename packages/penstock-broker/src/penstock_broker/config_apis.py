@@ -1,10 +1,10 @@
-"""The APIs about configuration: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
+"""The configuration APIs: DescribeConfigs, AlterConfigs and IncrementalAlterConfigs.
 
-Contains what a client may change of topics and of the broker, and where each value comes from. Not here: the keys of
-topics and the checks of their values (topic_config.py).
+Contains the values that a client may change for topics and for the broker, and the source of each value. Not here: the
+keys of topics and the checks of their values (topic_config.py).
 
-Rules: a change acts at once and is stored before it is answered. Of the broker's keys those change at run time that are
-defaults of topics; all others need a restart, and a change is refused with this reason.
+Rules: a change takes effect at once and is stored before it is answered. Of the broker's keys, only the topic defaults
+can change at run time; all others need a restart, and a change is rejected with this reason.
 """
 
 from __future__ import annotations
@@ -16,18 +16,17 @@ from enum import IntEnum
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.topic_config import BROKER_KEYS, TOPIC_CONFIGS, ConfigType, check_topic_configs
 from penstock_broker.topics import ALL_BROKERS
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class _Source(IntEnum):
-    """Where a value comes from."""
+    """The source of a value."""
 
     TOPIC = 1
     BROKER = 2
@@ -61,7 +60,7 @@ def _describe(state: BrokerState, resource: Message) -> Message:
     except ApiError as error:
         return answer | {"error_code": error.code, "error_message": error.message}
     keys: list[str] | None = resource["configuration_keys"]
-    # Java's older admin client sends an empty list for all keys, as Kafka's brokers accept it.
+    # Java's older admin client sends an empty list for all keys, and Kafka's brokers accept that.
     return answer | {"configs": [entry for entry in entries if not keys or entry["name"] in keys]}
 
 
@@ -94,7 +93,7 @@ def _check_broker(name: str) -> None:
 
 
 def _broker_layers(state: BrokerState) -> dict[_Source, Mapping[str, str]]:
-    """Return values by the broker's own names of keys, those that count most first."""
+    """Return values by the broker's names of the keys, highest precedence first."""
     static = state.config.topic_defaults
     return {
         _Source.BROKER: state.topics.dynamic_defaults(str(NODE_ID)),
@@ -105,11 +104,11 @@ def _broker_layers(state: BrokerState) -> dict[_Source, Mapping[str, str]]:
 
 
 def topic_config_entries(state: BrokerState, configs: Mapping[str, str]) -> list[Message]:
-    """Return the configuration of a topic, as DescribeConfigs returns it.
+    """Return the configuration of a topic, in the form of DescribeConfigs.
 
     Args:
         state: the broker.
-        configs: the configuration that was given for the topic.
+        configs: the topic's own configuration.
     """
     layers = _broker_layers(state)
     broker_names = {key: name for name, key in BROKER_KEYS.items()}
@@ -137,10 +136,10 @@ def _entry(
 
     Args:
         name: the name of the key.
-        topic_key: the key of topics that it is, or is the default of.
-        own: values by the name of the key, those that count most first.
+        topic_key: the corresponding key of topics: the same key, or the one that it is the default of.
+        own: values by the name of the key, highest precedence first.
         broker_name: the broker's name of the key.
-        of_broker: values by that name, those that count most first.
+        of_broker: values by that name, highest precedence first.
     """
     synonyms = [{"name": name, "value": values[name], "source": source} for source, values in own.items()]
     for source, values in (of_broker or {}).items():
@@ -233,7 +232,10 @@ def alter_configs(state: BrokerState, request: Request) -> Message:
 
 
 _Change = Callable[[Message, Mapping[str, str], Mapping[str, str]], dict[str, str | None]]
-"""Returns the new values of a resource from a request, its present own values, and those that it has with defaults."""
+"""Computes new values of a resource.
+
+The arguments are the request, the resource's own values, and its values with defaults.
+"""
 
 
 def _alter(state: BrokerState, request: Request, change: _Change) -> Message:

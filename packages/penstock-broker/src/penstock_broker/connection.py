@@ -1,19 +1,20 @@
 """One client's connection: frames in, responses out, in the order of the requests.
 
-Contains framing, headers and the flow of one socket. Not here: what a request means (apis.py and the modules it
+Contains framing, headers and the flow of one socket. Not here: the meaning of requests (apis.py and the modules it
 names).
 
 Rules:
-- One request at a time, as in Kafka: while an answer waits, the socket is read until the next request begins, so that
-  the loss of the client is noticed; while the client does not read, nothing is read from it. So a client holds at most
-  one frame and one response in memory.
-- Each frame gets its own buffer, and records are passed on as views of it. The buffer grows with what has arrived,
-  whatever length was announced.
-- A connection without a request for too long is closed, and if there are too many, the one that has been idle longest:
-  idle connections lock nobody out. If clients leave too much unread, the one that has not read for longest is closed,
-  and if too much of their requests has arrived but none is complete, the one whose request has not grown for longest.
-- A client above its quota gets its answer at once, and nothing is read from it for the time that the answer names.
-- A request that cannot be understood closes the connection and is logged; it never stops the broker.
+- One request at a time, as in Kafka: while an answer is pending, the socket is read until the next request begins, so
+  that a lost client is noticed; while the client does not read, the broker does not read from it. So a client holds at
+  most one frame and one response in memory.
+- Each frame gets its own buffer, and records are passed on as views of it. The buffer grows with the data that has
+  arrived, regardless of the announced length.
+- A connection is closed after too long without a request. If there are too many connections, the longest idle one is
+  closed, so that idle connections do not lock out clients. If too many answer bytes are unread, the connection that has
+  not read for longest is closed; if incomplete requests take too much memory, the one whose request has not grown for
+  longest.
+- A client above its quota gets its answer at once, and its socket is not read for the throttle time in the answer.
+- A malformed request closes the connection and is logged; it never stops the broker.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, cast
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.apis import API_VERSIONS, PRODUCE, Api, api_versions_response
 from penstock_broker.common.log_limits import limit_rate
@@ -34,6 +33,7 @@ from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ConnectionClosingError
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import Message, is_flexible, request_decoder, response_encoder
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import INT16, Cursor, MalformedMessageError, OversizedMessageError, Sink
 
 _SIZE: Final = struct.Struct(">i")
@@ -42,22 +42,22 @@ _HEADER: Final = struct.Struct(">hhi")
 _RESPONSE_HEADER: Final = struct.Struct(">ii")
 
 _INBOX_BYTES: Final = 16 * 1024
-"""Bytes that are read at once before the length of a frame is known: most requests are whole by then."""
+"""Bytes read at once before a frame's length is known; enough for most requests."""
 
 _FIRST_BUFFER: Final = 64 * 1024
-"""Bytes for a frame of which nothing has arrived yet."""
+"""Initial buffer size of a frame, in bytes."""
 
 
 _JOINED_BYTES: Final = 64 * 1024
-"""Bytes of a response below which joining its parts costs less than writing each."""
+"""Bytes of a response below which joining its parts is cheaper than writing each."""
 
 
 class _Holders:
-    """Connections that hold memory until their clients go on, those that have waited longest first.
+    """Connections that hold memory until their clients continue, longest waiting first.
 
     Args:
-        most_bytes: the most memory that all of them hold.
-        what: what they hold, and the name of the limit, for messages.
+        most_bytes: maximum memory of all of them, in bytes.
+        what: description of the memory and name of the limit, for messages.
     """
 
     def __init__(self, most_bytes: int, what: str) -> None:
@@ -67,12 +67,11 @@ class _Holders:
         self._sum = 0
 
     def note(self, connection: Connection, size: int) -> None:
-        """Take note of what a connection holds from now on, and close those that have waited longest where all of them
-        hold too much.
+        """Record the memory held by a connection, closing the longest waiting ones above the limit.
 
         Args:
             connection: the connection.
-            size: how much it holds (bytes).
+            size: bytes that it holds.
         """
         self.forget(connection)
         self._bytes[connection] = size
@@ -84,12 +83,12 @@ class _Holders:
             slowest.close()
 
     def forget(self, connection: Connection) -> None:
-        """Take note that a connection holds nothing any more."""
+        """Record that a connection holds no more memory."""
         self._sum -= self._bytes.pop(connection, 0)
 
 
 class _Call(NamedTuple):
-    """A request that was handled: what its answer needs, its size, and how long (ms) the broker was busy with it."""
+    """A handled request: fields for its answer, its size, and its processing time (ms)."""
 
     key: int
     version: int
@@ -103,27 +102,32 @@ _log = limit_rate(logging.getLogger(__name__))
 
 
 class Connections:
-    """The open connections, least recently used first."""
+    """The open connections, least recently used first.
+
+    Args:
+        config: the settings with the limits of number, idle time and memory.
+    """
 
     def __init__(self, config: BrokerConfig) -> None:
-        """Take the limits: how many there may be, how long one may be idle, and how much memory all may hold."""
         self._most = config.max_connections
         self._max_idle = config.connections_max_idle_ms / 1000
         self._used: dict[Connection, float] = {}
         self._is_closed = False
         self.unread = _Holders(config.max_unread_bytes, "answers are not read (max_unread_bytes)")
-        """Clients that do not read their answers."""
+        """Clients with unread answers."""
         self.partial = _Holders(
             config.max_partial_request_bytes, "requests have not arrived completely (max_partial_request_bytes)"
         )
-        """Clients whose requests have not arrived completely."""
+        """Clients with incomplete requests."""
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(tuple(self._used))
 
     def enter(self, connection: Connection) -> bool:
-        """Take one more; if there are too many, close the one that is idle longest. Return whether there is room, and
-        the broker does not end."""
+        """Add a connection, closing the longest idle one if there are too many.
+
+        Return whether there is room and the broker is not shutting down.
+        """
         if self._is_closed:
             return False
         if len(self._used) >= self._most:
@@ -137,20 +141,22 @@ class Connections:
         return True
 
     def close(self) -> None:
-        """Close all, and those that were accepted and have not entered yet: from Python 3.12 on the end of a server
-        waits for each connection."""
+        """Close all connections, including accepted ones that have not entered yet.
+
+        From Python 3.12 on, closing a server waits for each connection.
+        """
         self._is_closed = True
         for connection in self:
             connection.close()
 
     def leave(self, connection: Connection) -> None:
-        """Forget one that is closed."""
+        """Remove a closed connection."""
         self._used.pop(connection, None)
         self.unread.forget(connection)
         self.partial.forget(connection)
 
     def note_use(self, connection: Connection) -> None:
-        """Take note that one is in use now."""
+        """Record that a connection is in use now."""
         self._used.pop(connection, None)
         self._used[connection] = time.monotonic()
 
@@ -165,12 +171,12 @@ class Connections:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """The server's side of one connection.
+    """The server side of one connection.
 
     Args:
         state: the broker.
         connections: the open connections, which this one enters and leaves.
-        apis: the APIs that are served, by their keys.
+        apis: the supported APIs by key.
     """
 
     def __init__(self, state: BrokerState, connections: Connections, apis: Mapping[int, Api]) -> None:
@@ -188,14 +194,14 @@ class Connection(asyncio.BufferedProtocol):
         self._throttling: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, in place of an idle one if the broker has as many as it may."""
+        """Enter the open connections, which closes an idle one at the limit."""
         self._transport = cast(asyncio.Transport, transport)  # the loop gives a stream transport to stream servers
         self._host = f"/{self._transport.get_extra_info('peername')[0]}"
         if not self._connections.enter(self):
             self._transport.abort()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the client and what it waits for."""
+        """Forget the client and its pending answer."""
         self._connections.leave(self)
         self._transport = None
         if self._waiting is not None:
@@ -206,7 +212,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is waited for but the client's next request."""
+        """Whether only the client's next request is pending."""
         return self._waiting is None and self._throttling is None
 
     def close(self) -> None:
@@ -215,20 +221,20 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def pause_writing(self) -> None:
-        """Take no more requests while the client does not read its responses."""
+        """Stop handling requests while the client does not read its responses."""
         self._client_is_slow = True
         if self._transport is not None:
             self._connections.unread.note(self, self._transport.get_write_buffer_size())
         self._apply_flow()
 
     def resume_writing(self) -> None:
-        """Go on when the client has read its responses."""
+        """Continue once the client has read its responses."""
         self._client_is_slow = False
         self._connections.unread.forget(self)
         self._go_on()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where the next bytes of the socket go."""
+        """Return the buffer for the next bytes of the socket."""
         if self._frame is None:
             return self._inbox[self._filled :]
         if self._filled == len(self._frame):
@@ -236,7 +242,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._frame[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take note of received bytes, and handle the frames that are whole."""
+        """Record received bytes and handle the complete frames."""
         self._filled += nbytes
         self._go_on()
 
@@ -247,7 +253,7 @@ class Connection(asyncio.BufferedProtocol):
         self._apply_flow()
 
     def _next_frame(self) -> memoryview | None:
-        """Return the next frame, without its length; None while it is not whole."""
+        """Return the next frame, without its length, or None while it is incomplete."""
         if self._frame is not None:
             if self._filled < self._size:
                 return None
@@ -320,7 +326,7 @@ class Connection(asyncio.BufferedProtocol):
         except (ConnectionClosingError, MalformedMessageError) as error:
             self._refuse(str(error))
         except Exception:
-            # One request must not end the broker for all clients; its client sees a closed connection.
+            # One request must not end the broker for all clients; its own client sees a closed connection.
             _log.exception("a request of %s failed", self._peer())
             self.close()
 
@@ -344,12 +350,12 @@ class Connection(asyncio.BufferedProtocol):
         if is_flexible(key, version):
             cursor.skip_tagged_fields()
         request = Request(version, request_decoder(key, version)(cursor), client_id, self._host)
-        size = len(frame)  # the frame itself need not stay while the answer waits
+        size = len(frame)  # the frame itself need not stay in memory while the answer is pending
         started = time.perf_counter()
         before_waiting_ms: float | None = None
 
         def handled() -> _Call:
-            # Of an answer that had to wait counts what was done before, for the time of waiting must not.
+            # For an answer that had to wait, only the time before it counts: waiting time must not.
             busy_ms = (time.perf_counter() - started) * 1000 if before_waiting_ms is None else before_waiting_ms
             return _Call(key, version, correlation_id, client_id, size, busy_ms)
 
@@ -367,7 +373,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._connections.note_use(self)
         self._send(call, response)
-        # Another client's request may have brought this answer; the next request is handled after that one.
+        # Another client's request may have completed this answer; the next request is handled after that one.
         if self._filled:
             asyncio.get_running_loop().call_soon(self._go_on)
         self._apply_flow()
@@ -384,7 +390,8 @@ class Connection(asyncio.BufferedProtocol):
         if response is None:
             return
         sink = Sink()
-        # ApiVersions keeps the old response header in all versions, because a client does not know yet what is served.
+        # ApiVersions keeps the old response header in all versions, because clients do not know the served versions
+        # yet.
         has_tagged_header = call.key != API_VERSIONS and is_flexible(call.key, call.version)
         if has_tagged_header:
             sink.varint(0)
@@ -401,7 +408,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             for chunk in (prefix, *sink.chunks):
                 self._transport.write(memoryview(chunk))
-            if self._client_is_slow:  # what followed the first chunk counts, too
+            if self._client_is_slow:  # chunks after the first count, too
                 self._connections.unread.note(self, self._transport.get_write_buffer_size())
 
     def _stop_throttling(self) -> None:

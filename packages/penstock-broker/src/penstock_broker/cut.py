@@ -1,6 +1,6 @@
-"""The end of a log that recovery cuts off, and the file with its batches.
+"""The end of a log that recovery truncates, and the file that keeps its batches.
 
-Not here: the place of the cut (log_loader.py).
+Not here: the position of the cut (log_loader.py).
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from penstock_broker.common.private_files import open_private
 from penstock_broker.segment_scan import scan_damaged
 
 CUT_SUFFIX: Final = ".cut"
-"""What follows the name of a file with whole batches that recovery took out of the log; a number may come after it."""
+"""File name suffix of batches removed by recovery; a number may follow."""
 
 
 class Cut(NamedTuple):
-    """What recovery cut off the end of a segment.
+    """The end of a segment that recovery removed.
 
     Args:
-        size: bytes.
-        path: the file that keeps them; None where they hold no whole batch.
-        records: the number of records in the whole batches among them.
-        first_offset: the first offset of these batches; -1 without any.
-        next_offset: the offset after the last of these batches; -1 without any.
+        size: its size in bytes.
+        path: the file that keeps it; None if it holds no whole batch.
+        records: the number of records in its whole batches.
+        first_offset: the first offset of these batches; -1 without batches.
+        next_offset: the offset after the last of these batches; -1 without batches.
     """
 
     size: int
@@ -37,15 +37,15 @@ class Cut(NamedTuple):
 
 
 def keep_cut(path: Path, position: int, first_offset: int) -> Cut:
-    """Copy the end of a segment to another file, if whole batches are there.
+    """Copy the end of a segment to another file, if it contains whole batches.
 
     Args:
         path: the file of the segment.
-        position: where the end begins, in bytes.
+        position: start of the end, in bytes.
         first_offset: the first offset that its batches may have.
 
     Raises:
-        OSError: that failed.
+        OSError: the file cannot be read or copied.
     """
     size = path.stat().st_size - position
     found = list(scan_damaged(path, position, first_offset)) if size else []

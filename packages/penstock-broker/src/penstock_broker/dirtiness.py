@@ -1,4 +1,4 @@
-"""The need of a log for a compaction, and its cleanable part (Kafka class: LogToClean).
+"""Dirtiness of a log, and its cleanable part (Kafka class: LogToClean).
 
 Not here: the compaction (cleaner.py), and the order of the logs (log_manager.py).
 """
@@ -12,10 +12,10 @@ from penstock_broker.log import Log
 
 
 class Dirtiness(NamedTuple):
-    """How much a log needs a compaction.
+    """The need of a log for compaction.
 
     Args:
-        ratio: the share of the log's bytes, up to where it may be compacted, that was not compacted yet.
+        ratio: the uncompacted share of the cleanable bytes.
         is_due: whether a compaction should begin.
     """
 
@@ -24,15 +24,15 @@ class Dirtiness(NamedTuple):
 
 
 def dirtiness(log: Log, last_stable_offset: int, now: int) -> Dirtiness:
-    """Return how much a log needs a compaction.
+    """Return the need of a log for compaction.
 
     Args:
         log: the log.
-        last_stable_offset: the offset up to which every transaction has ended.
+        last_stable_offset: the offset before which every transaction has ended.
         now: the time (ms).
 
     Raises:
-        OSError: a file cannot be looked at.
+        OSError: the size or time of a file cannot be read.
     """
     segments = log.segments.before(first_uncleanable_offset(log, last_stable_offset, now))
     dirty = [segment for segment in segments if segment.next_offset > log.first_dirty_offset]
@@ -48,7 +48,7 @@ def dirtiness(log: Log, last_stable_offset: int, now: int) -> Dirtiness:
 def first_uncleanable_offset(log: Log, last_stable_offset: int, now: int) -> int:
     """Return the start of the first segment that must not be compacted yet.
 
-    Args and errors are those of `dirtiness`.
+    Arguments and errors are those of `dirtiness`.
     """
     lag_ms = log.config.min_compaction_lag_ms
     for segment, following in pairwise(log.segments.all):

@@ -1,10 +1,10 @@
-"""Files and names that a loss of power leaves as they are.
+"""Files and names that survive a power failure unchanged.
 
-Contains what every file of the broker needs that is not appended to. Not here: segments, which are forced to disk by
+Contains the steps for all files of the broker that are not appended to. Not here: segments, which are forced to disk by
 their own rules (segment.py).
 
-Rule: a file is on disk before it gets its name, so that a start finds the file before or the whole new one. Indexes are
-left out: they have checksums and are made again.
+Rule: a file is on disk before it gets its name, so that a start finds either the previous file or the whole new one.
+Indexes are exempt: they have checksums and are rebuilt.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from penstock_broker.common.private_files import FILE_MODE
 
 
 def sync_path(path: Path) -> None:
-    """Force a file to disk, or the names in a directory.
+    """Force a file, or the names in a directory, to disk.
 
     Args:
         path: the file or the directory.
 
     Raises:
-        OSError: that failed, or it is a link.
+        OSError: the sync failed, or the path is a link.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -33,27 +33,27 @@ def sync_path(path: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes) -> None:
-    """Write a file that another start finds as it was before or complete, also after a loss of power.
+    """Write a file atomically, even if the machine loses power.
 
     Args:
         path: the file.
         content: its bytes.
 
     Raises:
-        OSError: it cannot be written; the file is as before.
+        OSError: the file cannot be written; its previous content is unchanged.
     """
     _write(path, content, os.fsync)
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that another start finds as it was before or complete, unless the machine loses its power.
+    """Write a file atomically, unless the machine loses power.
 
     Args:
         path: the file.
-        content: its bytes, with a checksum; after a loss of power they may be missing.
+        content: its bytes, with a checksum; a power failure may lose them.
 
     Raises:
-        OSError: it cannot be written; the file is as before.
+        OSError: the file cannot be written; its previous content is unchanged.
     """
     _write(path, content, lambda _: None)
 

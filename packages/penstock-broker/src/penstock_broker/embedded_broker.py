@@ -1,6 +1,8 @@
-"""A Kafka broker for tests, as a process of its own that starts in a moment and needs neither Java nor Spark.
+"""A Kafka broker for tests, in a process of its own.
 
-Contains its start and end, and the faults that a test asks for. Not here: the broker itself (penstock_broker).
+It starts quickly and needs neither Java nor Spark.
+
+Contains its start and end, and the faults that a test injects. Not here: the broker itself (penstock_broker).
 """
 
 from __future__ import annotations
@@ -22,20 +24,21 @@ _MIN_FREE_MEMORY: Final = 256 * 1024 * 1024
 
 
 class EmbeddedBroker(BrokerProcess):
-    """A broker of a test; a context manager that ends it.
+    """A broker for a test; a context manager that ends it.
 
-    Any Kafka client connects to `bootstrap_servers`. Faults happen to the next requests of an API, in the order in
-    which they were asked for; APIs have Kafka's names, such as Produce or TxnOffsetCommit, and errors have the names of
+    Any Kafka client connects to `bootstrap_servers`. Faults apply to the next requests of an API, in the order in which
+    they were injected. APIs have Kafka's names, such as Produce or TxnOffsetCommit, and errors have the names of
     Kafka's protocol, such as NOT_LEADER_OR_FOLLOWER.
 
     Args:
-        directory: where the data is kept, also after the end; None for a directory in the file system of memory
-            (/dev/shm), or the one of temporary files if there is none, which is removed at the end.
-        port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
+        directory: directory of the data, which is kept afterwards; None for a directory that is removed at the end, in
+            memory (/dev/shm) if possible, otherwise in the directory of temporary files.
+        port: TCP port on the loopback address; 0 for any free port, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a missing topic is created when a client asks for it.
-        schema_registry_port: TCP port of a schema registry beside it, whose address is `schema_registry_url`; 0 takes a
-            free one, which a restart keeps; None for no registry. It needs the extras `avro` and `ui`.
+        schema_registry_port: TCP port of a schema registry next to the broker, with its address in
+            `schema_registry_url`; 0 for any free port, which a restart keeps; None for no registry. It needs the extras
+            `avro` and `ui`.
         arguments: more arguments of `python -m penstock_broker`, such as `--log-retention-ms`, `-1`.
     """
 
@@ -76,7 +79,7 @@ class EmbeddedBroker(BrokerProcess):
         return self
 
     def stop(self) -> None:
-        """End the broker cleanly, and remove data that has no directory of its own."""
+        """End the broker cleanly and remove temporary data."""
         super().stop()
         if self._temporary is not None:
             shutil.rmtree(self._temporary, ignore_errors=True)
@@ -86,7 +89,7 @@ class EmbeddedBroker(BrokerProcess):
         self._temporary = None
 
     def restart(self) -> None:
-        """Kill the broker, where it still runs, and start it again on its data and port.
+        """Kill the broker if it is running, and restart it on its data and port.
 
         Raises:
             BrokerError: it cannot start.
@@ -99,11 +102,11 @@ class EmbeddedBroker(BrokerProcess):
 
         Args:
             name: its name.
-            partitions: how many.
+            partitions: number of partitions.
             configs: its configuration; all values are text, as in Kafka.
 
         Raises:
-            BrokerError: it exists, or the name, the number or the configuration is refused.
+            BrokerError: it exists, or the name, the number or the configuration is rejected.
         """
         for key, value in (configs or {}).items():
             if not isinstance(value, str):
@@ -116,7 +119,7 @@ class EmbeddedBroker(BrokerProcess):
         Args:
             api: name of the API.
             error: name of the error.
-            times: to how many requests this happens.
+            times: number of affected requests.
 
         Raises:
             BrokerError: there is no such API or error.
@@ -124,12 +127,12 @@ class EmbeddedBroker(BrokerProcess):
         self.command("fail", api=api, error=error, times=times)
 
     def delay(self, api: str, delay_ms: Duration, times: int = 1) -> None:
-        """Hold back the answers to the next requests of an API; they have their effect at once.
+        """Delay the answers to the next requests of an API, which take effect at once.
 
         Args:
             api: name of the API.
-            delay_ms: how long (ms).
-            times: to how many requests this happens.
+            delay_ms: the delay (ms).
+            times: number of affected requests.
 
         Raises:
             BrokerError: there is no such API, or the delay is negative.
@@ -138,11 +141,11 @@ class EmbeddedBroker(BrokerProcess):
         self.command("delay", api=api, delay_ms=milliseconds(delay_ms, "delay_ms"), times=times)
 
     def drop_connection(self, api: str, times: int = 1) -> None:
-        """Close the connection of the next requests of an API; they have no effect.
+        """Close the connection of the next requests of an API, which have no effect.
 
         Args:
             api: name of the API.
-            times: to how many requests this happens.
+            times: number of affected requests.
 
         Raises:
             BrokerError: there is no such API.
@@ -150,11 +153,11 @@ class EmbeddedBroker(BrokerProcess):
         self.command("drop_connection", api=api, times=times)
 
     def lose_answer(self, api: str, times: int = 1) -> None:
-        """Close the connection of the next requests of an API after they had their effect.
+        """Close the connection of the next requests of an API after they took effect.
 
         Args:
             api: name of the API.
-            times: to how many requests this happens.
+            times: number of affected requests.
 
         Raises:
             BrokerError: there is no such API.
@@ -162,7 +165,7 @@ class EmbeddedBroker(BrokerProcess):
         self.command("lose_answer", api=api, times=times)
 
     def kill_before_answer(self, api: str) -> None:
-        """Kill the broker when it has handled the next request of an API, before it answers.
+        """Kill the broker after it handled the next request of an API, before it answers.
 
         Args:
             api: name of the API.
@@ -173,7 +176,7 @@ class EmbeddedBroker(BrokerProcess):
         self.command("kill_before_answer", api=api, times=1)
 
     def clear_faults(self) -> None:
-        """Forget the faults that have not happened."""
+        """Remove the faults that have not happened yet."""
         self.command("clear_faults")
 
 

@@ -1,8 +1,7 @@
 """Errors of the embedded broker.
 
-Contains the exceptions that the broker raises while it starts, and the one that carries a Kafka error code to a
-client. What the clients of the broker raise does not live here. Rule: the text names what was found, what was expected,
-and what to do.
+Contains the exceptions raised at startup, and the one that carries a Kafka error code to a client. Exceptions of the
+broker's clients do not belong here. Rule: the text names the value found, the expected value, and a remedy.
 """
 
 from __future__ import annotations
@@ -10,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MOST_STRING
 
 _MOST_CHARACTERS: Final = MOST_STRING // 4
-"""Of a message, which may repeat what a request names; a character has up to four bytes."""
+"""Maximum characters of a message.
+
+A message may repeat names of a request, and a character has up to four bytes.
+"""
 
 
 class BrokerError(RuntimeError):
@@ -30,8 +31,8 @@ class ApiError(Exception):
     """A request, or one part of it, is answered with a Kafka error code.
 
     Args:
-        code: the code that goes over the wire.
-        message: what was wrong; sent if the response has room for a message, only its beginning if it is very long.
+        code: the error code for the response.
+        message: the problem; sent if the response has a field for a message, truncated if it is very long.
     """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
@@ -41,12 +42,12 @@ class ApiError(Exception):
 
 
 class RefusedRecordsError(ApiError):
-    """Some records of a batch are refused, and so the batch is (KIP-467).
+    """Some records of a batch are rejected, and therefore the whole batch (KIP-467).
 
     Args:
-        code: the code that goes over the wire.
-        message: what was wrong.
-        records: the refused records: the place of each in its batch, from 0, and the reason.
+        code: the error code for the response.
+        message: the problem.
+        records: the rejected records: the index of each in its batch, from 0, and the reason.
     """
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
@@ -55,4 +56,4 @@ class RefusedRecordsError(ApiError):
 
 
 class ConnectionClosingError(Exception):
-    """A request is not answered, and its connection is closed; the message gives the reason."""
+    """A request is not answered and its connection is closed; the message gives the reason."""

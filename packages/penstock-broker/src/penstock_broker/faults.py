@@ -1,8 +1,10 @@
-"""Faults that a test asks for: the next requests of an API fail, are late, or lose their answer.
+"""Faults injected by a test into the next requests of an API.
 
-Contains the faults and the answers of requests that fail. Not here: how a test asks for them (commands.py).
+Requests fail, are late, or lose their answer.
 
-Rule: a fault replaces the handler of its API until it is over, so the broker pays nothing for what nobody asks for.
+Contains the faults and the answers to failed requests. Not here: the commands that inject them (commands.py).
+
+Rule: a fault replaces the handler of its API until it is over, so unused faults cost the broker nothing.
 """
 
 from __future__ import annotations
@@ -14,25 +16,25 @@ import signal
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import cache, partial
-from typing import Any, Final, get_args
-
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.errors import ErrorCode
+from typing import Any, Final
 
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.apis import APIS, Api, Handler
 from penstock_broker.errors import BrokerError, ConnectionClosingError
 from penstock_broker.state import BrokerState, Request
+from penstock_broker.wire.api_schemas import request_schema, response_schema
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
+from penstock_broker.wire.schema import Structure
 
 FETCH: Final = 1
 
 Fault = Callable[[Handler, BrokerState, Request], Message | LaterAnswer | None]
-"""What happens to a request instead of its handler."""
+"""Handles a request instead of its handler."""
 
 
 class Faults:
-    """The faults of a running broker, in the order in which they were asked for.
+    """The faults of a running broker, in the order of their injection.
 
     Args:
         apis: the table of the broker's APIs, in which faults replace handlers.
@@ -43,18 +45,18 @@ class Faults:
         self._waiting: dict[int, deque[tuple[Fault, int]]] = {}
 
     def add(self, key: int, fault: Fault, times: int) -> None:
-        """Let a fault happen to the next requests of an API that no earlier fault is for.
+        """Apply a fault to the next requests of an API, after its earlier faults.
 
         Args:
             key: the API.
-            fault: what happens.
-            times: to how many requests.
+            fault: the fault.
+            times: number of affected requests.
         """
         self._waiting.setdefault(key, deque()).append((fault, times))
         self._apis[key] = dataclasses.replace(APIS[key], handler=partial(self._handle, key))
 
     def clear(self) -> None:
-        """Forget all faults that have not happened."""
+        """Remove all faults that have not happened yet."""
         self._waiting.clear()
         self._apis.update(APIS)
 
@@ -69,7 +71,7 @@ class Faults:
 
 
 def failing(key: int, code: ErrorCode) -> Fault:
-    """Return the fault that answers with an error; the request has no effect.
+    """Return a fault that answers with an error; the request has no effect.
 
     Args:
         key: the API.
@@ -79,10 +81,10 @@ def failing(key: int, code: ErrorCode) -> Fault:
 
 
 def late(delay_ms: int) -> Fault:
-    """Return the fault that holds an answer back; the request has its effect at once.
+    """Return a fault that delays an answer; the request takes effect at once.
 
     Args:
-        delay_ms: how long (ms).
+        delay_ms: the delay (ms).
     """
 
     def fault(handler: Handler, state: BrokerState, request: Request) -> Message | LaterAnswer | None:
@@ -113,11 +115,11 @@ def killing(handler: Handler, state: BrokerState, request: Request) -> Message |
 
 
 class _LateAnswer(LaterAnswer):
-    """An answer that is held back.
+    """A delayed answer.
 
     Args:
         answer: the answer.
-        delay_ms: how long (ms) it is held back when it is there.
+        delay_ms: the delay (ms) once the answer is available.
     """
 
     __slots__ = ("_answer", "_delay_ms", "_timer")
@@ -128,7 +130,7 @@ class _LateAnswer(LaterAnswer):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, done: Callable[[Message], None]) -> None:
-        """Wait for the answer, and then for the delay."""
+        """Wait for the answer, then for the delay."""
 
         def hold_back(response: Message) -> None:
             self._timer = asyncio.get_running_loop().call_later(self._delay_ms / 1000, done, response)
@@ -147,7 +149,7 @@ class _LateAnswer(LaterAnswer):
 
 
 def error_response(key: int, version: int, body: Message, code: ErrorCode) -> Message:
-    """Return the response to a request that fails as a whole, as Kafka makes it.
+    """Return Kafka's response to a request that fails as a whole.
 
     Args:
         key: the API.
@@ -156,43 +158,42 @@ def error_response(key: int, version: int, body: Message, code: ErrorCode) -> Me
         code: the error.
 
     Raises:
-        BrokerError: the response has no place for an error.
+        BrokerError: the response has no field for an error.
     """
-    schema = load_response_schema(key, version)
-    if not _has_error(schema):
+    response = response_schema(key).at(version)
+    if not _has_error(response):
         raise BrokerError(f"{api_name(key)} {version} has no errors")
-    # The error of a Fetch as a whole is about its session; what tests want is one of each partition.
-    return _failed(schema, body, code, is_whole=key != FETCH)
+    # The top-level error of a Fetch concerns its session; tests want the errors of its partitions.
+    return _failed(response, body, code, is_whole=key != FETCH)
 
 
-def _failed(schema: type[Any], source: Any, code: ErrorCode, is_whole: bool = True) -> Message:
-    """Return a message with an error in each place, for what a part of the request names.
+def _failed(structure: Structure, source: Any, code: ErrorCode, is_whole: bool = True) -> Message:
+    """Return a message with an error for each name in a part of the request.
 
     Args:
-        schema: the schema of the message.
+        structure: the structure of the message.
         source: the part of the request: a message, or one name or number.
         code: the error.
-        is_whole: whether an error of the message itself stands for its parts.
+        is_whole: whether an error of the message itself covers its parts.
     """
-    fields = dataclasses.fields(schema)
-    codes = {field.name for field in fields if field.metadata.get("kafka_type") == "error_code"}
+    codes = {field.name for field in structure.fields if field.is_error_code}
     if codes and is_whole:
         message: Message = dict.fromkeys(codes, code)
     else:
         message = {
-            field.name: [_failed(part, each, code) for each in _first_list(source)]
-            for field in fields
-            if (part := _part(field)) is not None and _has_error(part)
+            field.name: [_failed(inner, each, code) for each in _first_list(source)]
+            for field in structure.fields
+            if (inner := structure.inner(field)) is not None and _has_error(inner)
         }
-    plain = [field.name for field in fields if field.metadata.get("kafka_type") is not None and field.name not in codes]
+    plain = {
+        field.name: field.element
+        for field in structure.fields
+        if structure.inner(field) is None and field.name not in codes
+    }
     if isinstance(source, dict):
         names = {"partition_index": "partition"} | {name: name for name in plain if name in source}
         return message | {name: source[of] for name, of in names.items() if of in source}
-    named = next(
-        name
-        for name in plain
-        if (schema.__dataclass_fields__[name].metadata["kafka_type"] == "string") == isinstance(source, str)
-    )
+    named = next(name for name, type in plain.items() if (type == "string") == isinstance(source, str))
     return message | {named: source}
 
 
@@ -200,27 +201,19 @@ def _first_list(source: Any) -> list[Any]:
     return next((value for value in source.values() if isinstance(value, list)), [])
 
 
-def _part(field: dataclasses.Field[Any]) -> type[Any] | None:
-    """Return the schema of the elements of an array of messages, None for any other field."""
-    found = [part for part in (*get_args(field.type), field.type) if dataclasses.is_dataclass(part)]
-    nested = [part for one in get_args(field.type) for part in get_args(one) if dataclasses.is_dataclass(part)]
-    return next((part for part in found + nested if isinstance(part, type)), None)
-
-
-def _has_error(schema: type[Any]) -> bool:
+def _has_error(structure: Structure) -> bool:
     return any(
-        field.metadata.get("kafka_type") == "error_code" or ((part := _part(field)) is not None and _has_error(part))
-        for field in dataclasses.fields(schema)
+        field.is_error_code or ((inner := structure.inner(field)) is not None and _has_error(inner))
+        for field in structure.fields
     )
 
 
 def api_name(key: int) -> str:
-    """Return Kafka's name of an API that is served."""
-    name: str = load_request_schema(key, APIS[key].max_version).__name__
-    return name.removesuffix("Request")
+    """Return Kafka's name of a supported API."""
+    return request_schema(key).name.removesuffix("Request")
 
 
 @cache
 def api_keys() -> Mapping[str, int]:
-    """Return the keys of the APIs that are served, by Kafka's names."""
+    """Return the keys of the supported APIs by Kafka's names."""
     return {api_name(key): key for key in APIS}

@@ -1,13 +1,12 @@
 """The Fetch API, which may wait for records.
 
 Rules:
-- A waiting Fetch answers when enough bytes are there, when its time is over, or when a partition has an error,
-  whichever comes first. When it is woken it reads only the partitions that have grown.
-- If many consumers follow a partition, answering each append to each of them would take all of the processor. So the
-  more Fetches wait for a partition, the longer each of them collects records: some milliseconds from its own beginning,
-  so that records that come after a while are answered at once.
-- Sessions of incremental fetches are not made: the session id of every answer is 0, which switches them off in all
-  clients.
+- A waiting Fetch answers when enough bytes are available, when its time is over, or when a partition has an error,
+  whichever comes first. On a wake-up it reads only the partitions that have grown.
+- If many consumers follow a partition, answering each of them after each append would saturate the processor. So the
+  more Fetches wait for a partition, the longer each of them collects records: some milliseconds from its own start, so
+  that records arriving later are answered at once.
+- Incremental fetch sessions are not created: the session id of every answer is 0, which disables them in all clients.
 """
 
 from __future__ import annotations
@@ -17,40 +16,42 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.answers import LaterAnswer
 from penstock_broker.errors import ApiError
 from penstock_broker.partition import READ_COMMITTED, Partition
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import partition_of
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _MAX_FETCH_BYTES: Final = 8 * 1024 * 1024
-# A client that is gone is noticed when its Fetch ends, if it has sent another request before.
+# A lost client is noticed when its Fetch ends, if it has sent another request before.
 _MAX_WAIT_MS: Final = 60_000
 
-# A Fetch of ten partitions costs less than half of it, so waiting Fetches take less than half of a core.
+# A Fetch of ten partitions costs less than half of this, so waiting Fetches take less than half of a core.
 _COLLECTING_SECONDS: Final = 0.001
-"""How long a Fetch collects records, for each Fetch that waits for the same partition."""
+"""Time that a Fetch collects records, for each Fetch that waits for the same partition."""
 
 _MOST_COLLECTING_SECONDS: Final = 0.02
 _LEAST_COLLECTING_SECONDS: Final = 0.004
 
 _Records = tuple[bytes, list[Message] | None]
-"""Batches, and the aborted transactions with records in them; None for a reader of all records."""
+"""Batches and the aborted transactions with records in them; None for read-uncommitted readers."""
 
 _NOTHING: Final[_Records] = (b"", None)
 _NOTHING_COMMITTED: Final[_Records] = (b"", [])
 
 
 class _FetchedPartition:
-    """One partition of a Fetch and its part of the answer, which is read again when the log has grown.
+    """One partition of a Fetch and its part of the answer.
+
+    The partition is read again when its log has grown.
 
     Args:
-        partition: the partition; None if there is none of that name or number.
-        wanted: the request for it. error: why there is none. is_committed: whether only records of ended transactions
-            are returned.
+        partition: the partition; None if it does not exist.
+        wanted: the request for it.
+        error: the error code of a missing partition, otherwise NONE.
+        is_committed: whether only records of ended transactions are returned.
     """
 
     __slots__ = ("_is_committed", "_wanted", "answer", "has_error", "is_left_out", "listener", "partition", "size")
@@ -66,7 +67,7 @@ class _FetchedPartition:
         self.size = 0
         """Bytes of records in the answer."""
         self.listener: Callable[[], None] | None = None
-        """What the partition calls when it has grown."""
+        """Callback of the partition when it has grown."""
         self.answer: Message = {
             "partition_index": wanted["partition"],
             "error_code": error,
@@ -75,11 +76,11 @@ class _FetchedPartition:
         }
 
     def read(self, max_bytes: int, taken: int) -> None:
-        """Bring the answer up to date.
+        """Update the answer.
 
         Args:
-            max_bytes: the most bytes of records in the response, which only its first batch may exceed.
-            taken: how many of them are records of other partitions.
+            max_bytes: maximum bytes of records in the response, which only its first batch may exceed.
+            taken: bytes already taken by records of other partitions.
         """
         partition, answer = self.partition, self.answer
         if partition is None:
@@ -87,11 +88,11 @@ class _FetchedPartition:
         try:
             partition.leader_epochs.check(self._wanted.get("current_leader_epoch", -1))
             start, stable, end = partition.offsets
-            # Where no room is left the answer has no records, and the client asks for them again.
+            # Without room the answer has no records, and the client asks for them again.
             room = max_bytes - taken
             limit = min(self._wanted["partition_max_bytes"], room)
             is_at_end = self._wanted["fetch_offset"] == (stable if self._is_committed else end)
-            if is_at_end and not partition.is_deleted:  # most partitions of a Fetch, so it must cost little
+            if is_at_end and not partition.is_deleted:  # most partitions of a Fetch, so it must be cheap
                 records, aborted = _NOTHING_COMMITTED if self._is_committed else _NOTHING
             else:
                 records, aborted = self._records(partition, limit) if room > 0 else _NOTHING
@@ -116,12 +117,7 @@ class _FetchedPartition:
 
 
 class Fetch(LaterAnswer):
-    """One Fetch request, from its arrival to its answer.
-
-    Args:
-        state: the broker.
-        request: the request.
-    """
+    """One Fetch request, from its arrival to its answer."""
 
     __slots__ = (
         "_began",
@@ -151,7 +147,7 @@ class Fetch(LaterAnswer):
         self._response: Message = {"responses": []}
 
     def start(self, done: Callable[[Message], None]) -> None:
-        """Answer immediately if there is enough, or else wait for it.
+        """Answer immediately if enough bytes are available, otherwise wait for them.
 
         Args:
             done: called once with the response.
@@ -180,7 +176,7 @@ class Fetch(LaterAnswer):
         self._finish()
 
     def _find_partitions(self) -> None:
-        # As in Kafka, a partition that is wanted twice is answered once, as it is wanted last.
+        # As in Kafka, a partition that is requested twice is answered once, as requested last.
         topics: dict[object, tuple[Message, dict[int, Message]]] = {}
         for topic in self._body["topics"]:
             _, wanted = topics.setdefault(topic.get("topic_id", topic.get("topic")), (topic, {}))
@@ -206,7 +202,7 @@ class Fetch(LaterAnswer):
         return fetched
 
     def _is_enough(self, partitions: Sequence[_FetchedPartition]) -> bool:
-        """Read what has come, and return whether the response need not wait."""
+        """Read new records, and return whether the response need not wait."""
         need_not_wait = not partitions
         for one in partitions:
             self._size -= one.size
@@ -221,7 +217,7 @@ class Fetch(LaterAnswer):
             collecting = min(_COLLECTING_SECONDS * partition.listeners, _MOST_COLLECTING_SECONDS)
             collecting += self._began - loop.time()
             if collecting < _LEAST_COLLECTING_SECONDS:
-                loop.call_soon(self._look_again)  # at all that has grown in this turn of the event loop
+                loop.call_soon(self._look_again)  # covers everything that has grown in this turn of the event loop
             else:
                 loop.call_later(collecting, self._look_again)
         if grown not in self._grown:

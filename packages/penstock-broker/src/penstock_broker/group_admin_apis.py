@@ -1,19 +1,21 @@
-"""The APIs that show and delete groups: DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups."""
+"""The APIs for listing, describing and deleting groups.
+
+These are DescribeGroups, ConsumerGroupDescribe, ListGroups and DeleteGroups.
+"""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.authorized_operations import ON_GROUP
 from penstock_broker.errors import ApiError
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_SUCH_GROUP_VERSION: Final = 6
-"""The version of DescribeGroups from which an unknown group is an error, not a dead group."""
+"""First version of DescribeGroups with an error for an unknown group, not a dead group."""
 
 
 def describe_groups(state: BrokerState, request: Request) -> Message:

@@ -1,15 +1,13 @@
-"""The APIs of the members of groups: FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup, and
-ConsumerGroupHeartbeat.
+"""The APIs for group members.
 
-Not here: what they mean (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
+These are FindCoordinator, JoinGroup, SyncGroup, Heartbeat, LeaveGroup and ConsumerGroupHeartbeat. Not here: their
+semantics (groups/classic, groups/consumer). JoinGroup and SyncGroup may answer later.
 """
 
 from __future__ import annotations
 
 import uuid
 from typing import Final
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.answers import LaterAnswer, PromisedAnswer
 from penstock_broker.errors import ApiError
@@ -19,13 +17,14 @@ from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest, check_re
 from penstock_broker.groups.group import MemberIdentity
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _GROUP_KEY: Final = 0
 _TRANSACTION_KEY: Final = 1
 
 
 def find_coordinator(state: BrokerState, request: Request) -> Message:
-    """Answer FindCoordinator: this broker, for groups and for transactional ids."""
+    """Answer FindCoordinator: always this broker, for groups and transactional ids."""
     body = request.body
     key_type: int = body.get("key_type", _GROUP_KEY)
     coordinator: Message = {"node_id": NODE_ID, "host": state.host, "port": state.port}
@@ -102,7 +101,7 @@ def _identity(body: Message) -> MemberIdentity:
 
 
 def leave_group(state: BrokerState, request: Request) -> Message:
-    """Answer LeaveGroup; up to version 2 for one member, then for several."""
+    """Answer LeaveGroup for one member up to version 2, then for several."""
     body = request.body
     members: list[Message] = body.get("members", [body])
     identities: list[tuple[str, str | None]] = [(one["member_id"], one.get("group_instance_id")) for one in members]

@@ -1,25 +1,24 @@
-"""The epochs of a partition's leaders (KIP-320). Those of earlier leaders are in the batches of the log."""
+"""Leader epochs of a partition (KIP-320). The batches of the log hold those of earlier leaders."""
 
 from __future__ import annotations
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import InvalidBatchError
 from penstock_broker.errors import ApiError
 from penstock_broker.log import Log
 from penstock_broker.log_reader import LogReader
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class LeaderEpochs:
-    """The epochs of the leaders of one partition (Kafka class: LeaderEpochFileCache).
+    """The leader epochs of one partition (Kafka class: LeaderEpochFileCache).
 
     Args:
-        current: that of the present leader, larger than those of all records in the log.
-        log: the log, as the present leader finds it.
+        current: epoch of the current leader, larger than those of all records in the log.
+        log: the log, as found by the current leader.
         reader: reads the log.
 
     Attributes:
-        current: as given.
+        current: epoch of the current leader.
     """
 
     __slots__ = ("_log", "_reader", "_start_offset", "current")
@@ -31,10 +30,10 @@ class LeaderEpochs:
         self._start_offset = log.end_offset
 
     def check(self, epoch: int) -> None:
-        """Check the leader's epoch that a client knows; -1 stands for an unknown one.
+        """Check the leader epoch known to a client, or -1 for an unknown epoch.
 
         Raises:
-            ApiError: UNKNOWN_LEADER_EPOCH where it is newer than the leader's; FENCED_LEADER_EPOCH where it is older.
+            ApiError: UNKNOWN_LEADER_EPOCH if it is newer than the leader's; FENCED_LEADER_EPOCH if it is older.
         """
         if epoch > self.current:
             raise ApiError(ErrorCode.unknown_leader_epoch, f"the leader's epoch is {self.current}, not {epoch}")
@@ -42,9 +41,9 @@ class LeaderEpochs:
             raise ApiError(ErrorCode.fenced_leader_epoch, f"the leader's epoch is {self.current}, not {epoch}")
 
     def end_of(self, epoch: int) -> tuple[int, int] | None:
-        """Return the last epoch up to `epoch` that has records, and the offset after these.
+        """Return the last epoch with records up to `epoch`, and the offset after these.
 
-        The epoch itself is returned if the log has no records of it and of earlier ones; None if it is larger than the
+        Returns `epoch` itself if the log has no records of it or of earlier epochs; None if it is larger than the
         leader's.
 
         Raises:
@@ -59,7 +58,7 @@ class LeaderEpochs:
             raise ApiError(ErrorCode.kafka_storage_error, text) from error
 
     def _end_of_earlier(self, epoch: int) -> tuple[int, int]:
-        # Most of those that ask have read up to the first offset of the present leader, so its last batch comes first.
+        # Most callers have read up to the first offset of the current leader, so try the batch before it first.
         newest = next((header for header, _ in self._reader.batches(self._start_offset - 1)), None)
         if newest is None or newest.leader_epoch <= epoch:
             return (epoch if newest is None else newest.leader_epoch), self._start_offset

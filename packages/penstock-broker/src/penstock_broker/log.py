@@ -1,14 +1,15 @@
-"""The log of one partition: its growth and its deletion from the start.
+"""The log of one partition: appends, and deletion of its beginning.
 
-Contains appending, the roll of segments, the offsets at both ends, and retention. Not here: the files (log_segments.py,
+Contains appending, rolling of segments, the offsets at both ends, and retention. Not here: the files (log_segments.py,
 segment.py), recovery (log_loader.py), flushes (log_flusher.py), reading (log_reader.py), compaction (cleaner.py), and
 the checks before an append (partition.py).
 
 Rules:
-- The log begins at the offset in its checkpoint or at its first segment, whichever is later. What is deleted is written
-  to the checkpoint before any file goes; so it never comes back, and a crash leaves at most files too many.
-- The last segment is the active one. Only it is appended to, and it is never deleted or compacted: where all of its
-  records have expired, a new one begins first, as in Kafka.
+- The log begins at the offset in its checkpoint or at its first segment, whichever is later. A deletion is written to
+  the checkpoint before any file is removed, so deleted records never come back, and a crash leaves at most excess
+  files.
+- The last segment is the active one. Only it is appended to, and it is never deleted or compacted: if all of its
+  records have expired, a new segment is started first, as in Kafka.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from penstock_broker.segment import CLEANED_SUFFIX, Segment
 from penstock_broker.topic_config import LogConfig
 
 LARGEST_RELATIVE_OFFSET: Final = 2**31 - 1
-"""How far the offsets of a segment may be apart, as in Kafka."""
+"""Maximum distance of the offsets in a segment, as in Kafka."""
 
 _log = logging.getLogger(__name__)
 
 
 def make_log(directory: Path) -> None:
-    """Make the directory of a partition, with an empty segment, so that a start knows that there was one.
+    """Create the directory of a partition with an empty segment, which marks its existence.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     directory.mkdir(parents=True, exist_ok=True)
     segment = Segment(directory, 0, 0)
@@ -53,10 +54,10 @@ def has_log(directory: Path) -> bool:
 
 
 class Log:
-    """The files of one partition; opening them recovers what a crash left.
+    """The files of one partition; opening them performs crash recovery.
 
     Args:
-        directory: its own directory, made when the first record comes.
+        directory: its own directory, created by the first append.
         name: topic and partition, for messages.
         config: the topic's configuration.
         now: the time (ms).
@@ -66,7 +67,7 @@ class Log:
         config: the topic's configuration.
         segments: its segments.
         flusher: forces them to disk.
-        on_roll: called when a new segment has begun.
+        on_roll: called after a new segment was started.
 
     Raises:
         BrokerError: a segment before the last one is damaged.
@@ -96,7 +97,7 @@ class Log:
         self.flusher = LogFlusher(self.segments, name, now)
 
     def _new_jitter(self) -> int:
-        # As in Kafka, so that the segments of many logs do not end at the same time.
+        # As in Kafka, so that many logs do not roll their segments at the same time.
         most = min(self.config.segment_jitter_ms, self.config.segment_ms)
         return random.randrange(most) if most > 0 else 0
 
@@ -106,27 +107,27 @@ class Log:
 
     @property
     def start_offset(self) -> int:
-        """The first offset of the log."""
+        """First offset of the log."""
         return max(self._checkpoint.log_start_offset, self.segments.all[0].base_offset)
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will get."""
+        """Offset of the next record."""
         return self.segments.active.next_offset
 
     @property
     def first_dirty_offset(self) -> int:
-        """The offset up to which the log was compacted."""
+        """Offset up to which the log is compacted."""
         checkpoint = self._checkpoint.first_dirty_offset
         return checkpoint if self.start_offset <= checkpoint <= self.end_offset else self.start_offset
 
     @property
     def may_have_gaps(self) -> bool:
-        """Whether a compaction may have left gaps in the offsets."""
+        """Whether compaction may have left gaps in the offsets."""
         return self._checkpoint.may_have_gaps(self.config)
 
     def append(self, batch: memoryview, header: BatchHeader, now: int) -> None:
-        """Append a batch, to a new segment where it is time for one.
+        """Append a batch, rolling to a new segment if necessary.
 
         Args:
             batch: its bytes, with their offset assigned.
@@ -134,7 +135,7 @@ class Log:
             now: the time (ms).
 
         Raises:
-            OSError: the batch could not be written whole; the log is as before.
+            OSError: the batch could not be written completely; the log is unchanged.
         """
         if self._must_roll(header, now):
             self.roll(now)
@@ -160,10 +161,13 @@ class Log:
         )
 
     def roll(self, now: int) -> None:
-        """Begin a new segment, unless the active one is empty. now: the time (ms).
+        """Start a new segment, unless the active one is empty.
+
+        Args:
+            now: the time (ms).
 
         Raises:
-            OSError: the new file cannot be made; the log is as before.
+            OSError: the new file cannot be created; the log is unchanged.
         """
         last = self.segments.active
         if last.size == 0:
@@ -171,7 +175,7 @@ class Log:
         self.flusher.flush_before_roll(self.config)
         last.remove_index()  # a clean stop wrote that no segment follows
         active = Segment(self._directory, last.next_offset, self.config.index_interval_bytes)
-        # The file is made at once: it is what keeps the next offset if all segments before it are deleted.
+        # The file is created at once: it preserves the next offset if all segments before it are deleted.
         active.create()
         last.followed_by = active.base_offset
         last.close()
@@ -182,10 +186,10 @@ class Log:
         self.on_roll()
 
     def delete_before(self, offset: int, now: int) -> None:
-        """Let the log begin at an offset, and remove the segments that are wholly before it.
+        """Move the start of the log to an offset, and remove the segments before it.
 
         Args:
-            offset: the new start, not beyond the log's end; nothing changes where the log begins later.
+            offset: the new start, at most the log's end; without effect if the log begins later.
             now: the time (ms).
 
         Raises:
@@ -196,7 +200,7 @@ class Log:
             self._delete_first(self._count_before_start(), now)
 
     def delete_old_segments(self, now: int) -> None:
-        """Delete the segments before the log's start, and those that retention does not keep.
+        """Delete segments before the log's start, and segments past their retention.
 
         Args:
             now: the time (ms).
@@ -241,13 +245,13 @@ class Log:
             _log.warning("%s: cannot delete old segments; the next check tries it again: %s", self.name, error)
 
     def begin_cleaned_segment(self, base_offset: int) -> Segment:
-        """Return a new segment that replaces others when it is complete.
+        """Return a new segment that replaces others once it is complete.
 
         Args:
             base_offset: the first offset of the first of them.
 
         Raises:
-            OSError: its file cannot be made.
+            OSError: its file cannot be created.
         """
         segment = Segment(self._directory, base_offset, self.config.index_interval_bytes, CLEANED_SUFFIX)
         segment.path.unlink(missing_ok=True)
@@ -255,9 +259,9 @@ class Log:
         return segment
 
     def note_cleaned(self, end_offset: int) -> None:
-        """Remember that the log is compacted up to an offset.
+        """Record the offset up to which the log is compacted.
 
         Raises:
-            OSError: the checkpoint cannot be written; the next compaction begins where this one did.
+            OSError: the checkpoint cannot be written; the next compaction starts again where this one did.
         """
         self._write_checkpoint(self._checkpoint._replace(first_dirty_offset=end_offset))

@@ -1,4 +1,4 @@
-"""The APIs about records that answer immediately: Produce, ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
+"""The record APIs that answer immediately: Produce, ListOffsets, OffsetForLeaderEpoch and DeleteRecords.
 
 Not here: Fetch, which may wait (fetch.py); batches, files and offsets (partition.py); and the bytes of requests and
 responses (penstock/wire).
@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_TIMESTAMP, BatchHeader, is_transactional, is_zstd, read_header
 from penstock_broker.errors import ApiError, RefusedRecordsError
 from penstock_broker.groups.offsets import TopicPartition
@@ -21,13 +19,14 @@ from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import partition_of
 from penstock_broker.transaction_apis import check_transactional_produce
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_ACKS: Final = 0
 _FIRST_ZSTD_PRODUCE: Final = 7
 
 
 class _Time(IntEnum):
-    """What ListOffsets may request instead of a time."""
+    """Special values of a requested time in ListOffsets."""
 
     LATEST = -1
     EARLIEST = -2
@@ -43,11 +42,11 @@ _FIRST_VERSIONS: Final[Mapping[int, int]] = {
     _Time.EARLIEST_LOCAL: 8,
     _Time.LATEST_TIERED: 9,
 }
-"""The version of ListOffsets from which each of them may be requested."""
+"""First version of ListOffsets for each of them."""
 
 
 def produce(state: BrokerState, request: Request) -> Message | None:
-    """Answer Produce; None if the client asks for no answer (acks=0)."""
+    """Answer Produce, or return None if the client wants no answer (acks=0)."""
     acks: int = request.body["acks"]
     refusals: dict[TopicPartition, ApiError] = {}
     transactional = _transactional_batches(state, request)
@@ -82,7 +81,7 @@ def _partitions(request: Request) -> Iterator[TopicPartition]:
 
 
 def _transactional_batches(state: BrokerState, request: Request) -> dict[TopicPartition, BatchHeader]:
-    """Return the headers of the batches of transactions, by partition; partitions that do not exist are left out."""
+    """Return the headers of transactional batches by partition, skipping missing partitions."""
     found: dict[TopicPartition, BatchHeader] = {}
     for topic in request.body["topic_data"]:
         for partition in topic["partition_data"]:
@@ -129,7 +128,7 @@ def _produce_partition(
 
 
 def list_offsets(state: BrokerState, request: Request) -> Message:
-    """Answer ListOffsets: the start, the end, or the first record not older than a time."""
+    """Answer ListOffsets: the start, the end, or the first record from a time on."""
     return {
         "topics": [
             {
@@ -201,7 +200,7 @@ def _delete_records(state: BrokerState, name: str, wanted: Message) -> Message:
 
 
 def offset_for_leader_epoch(state: BrokerState, request: Request) -> Message:
-    """Answer OffsetForLeaderEpoch: where the records of an epoch end."""
+    """Answer OffsetForLeaderEpoch: the end of an epoch's records."""
     return {
         "topics": [
             {

@@ -1,8 +1,9 @@
-"""What the files of a log do not tell: where clients let it begin, and how far it is compacted.
+"""The start offset and the compacted part of a log.
 
-Contains the file `checkpoint` of a partition. Not here: what the offsets mean for the log (log.py).
+Its other files do not show them. Contains the file `checkpoint` of a partition. Not here: the effect of the offsets on
+the log (log.py).
 
-Rule: the checkpoint is on disk, with its name, before any file goes that it makes superfluous.
+Rule: the checkpoint is on disk, with its name, before any file is removed that it makes obsolete.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ _log = logging.getLogger(__name__)
 
 
 class Checkpoint(NamedTuple):
-    """The content of the file; both are offsets."""
+    """The content of the file: two offsets."""
 
     log_start_offset: int = 0
     first_dirty_offset: int = 0
 
     @classmethod
     def read(cls, directory: Path, name: str) -> Self:
-        """Return what the file says; if it is damaged, the log says so, and it counts as missing.
+        """Return the content of the file; a damaged file is logged and counts as missing.
 
         Args:
-            directory: the directory of the partition; it has the file.
+            directory: the directory of the partition; it contains the file.
             name: topic and partition, for messages.
 
         Raises:
@@ -51,7 +52,7 @@ class Checkpoint(NamedTuple):
             return cls()
 
     def may_have_gaps(self, config: LogConfig) -> bool:
-        """Return whether a compaction may have left gaps in the offsets of the log."""
+        """Return whether compaction may have left gaps in the offsets of the log."""
         return config.compact or self.first_dirty_offset > 0
 
     def write(self, directory: Path) -> None:

@@ -1,11 +1,11 @@
-"""The records of a log that are not on disk yet, and their flushes.
+"""The unflushed records of a log, and their flushes.
 
 Not here: the flush of one file (segment.py), and the thread that forces closed segments to disk (log_manager.py).
 
 Rules:
-- A closed segment is forced to disk soon, in the order of the log, and gets the file of its index then.
-- If a closed segment cannot be forced to disk, it is not tried again: another try would succeed whatever is on disk.
-  Neither this segment nor a later one gets an index, so the next start verifies them.
+- A closed segment is forced to disk soon, in the order of the log, and its index file is then written.
+- A failed flush of a closed segment is not retried: a retry would succeed whatever is on disk. Neither this segment nor
+  a later one gets an index, so the next start verifies them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LogFlusher:
     """Forces the segments of one log to disk.
 
     Args:
-        segments: the segments, as a start finds them.
+        segments: the segments found at startup.
         name: topic and partition, for messages.
         now: the time (ms).
     """
@@ -42,14 +42,14 @@ class LogFlusher:
         self._has_failed = False
 
     def must_flush(self, records: int, config: LogConfig, now: int) -> bool:
-        """Return whether a number of new records must be forced to disk by their append."""
+        """Return whether the append of a number of records must force them to disk."""
         return self._unflushed + records >= config.flush_messages or self._is_due(config, now)
 
     def _is_due(self, config: LogConfig, now: int) -> bool:
         return bool(self._unflushed) and now - self._unflushed_since_ms >= config.flush_ms
 
     def note_append(self, records: int, is_flushed: bool, now: int) -> None:
-        """Take note of a number of appended records, and whether they are on disk."""
+        """Record the number of appended records, and whether they are on disk."""
         if not is_flushed and not self._unflushed:
             self._unflushed_since_ms = now
         self._unflushed = 0 if is_flushed else self._unflushed + records
@@ -64,16 +64,16 @@ class LogFlusher:
                 _log.warning("%s: cannot force the log to disk; it is tried again: %s", self._name, error)
 
     def flush_before_roll(self, config: LogConfig) -> None:
-        """Force the active segment to disk if the topic asks for flushes. The next segment is not made before.
+        """Force the active segment to disk before a roll, if the topic asks for flushes.
 
         Raises:
-            OSError: that failed.
+            OSError: the flush failed.
         """
         if self._unflushed and min(config.flush_messages, config.flush_ms) < NEVER:
             self._segments.active.flush_with_name()
 
     def note_roll(self, closed: Segment) -> None:
-        """Take note of a segment that was closed, because another follows."""
+        """Record a segment that was closed by a roll."""
         self._closed.append(closed)
         self._unflushed = 0
 
@@ -82,10 +82,10 @@ class LogFlusher:
         return () if self._has_failed else tuple(self._closed)
 
     def note_flushed(self, segment: Segment) -> None:
-        """Take note of an attempt to force a closed segment to disk. If it succeeded, the index is written.
+        """Record a flush attempt of a closed segment, and write its index on success.
 
         Args:
-            segment: the first one of closed_unflushed.
+            segment: the first segment of closed_unflushed.
         """
         self._closed.remove(segment)
         if segment not in self._segments.all:
@@ -97,10 +97,10 @@ class LogFlusher:
             self._has_failed = True
 
     def force(self) -> None:
-        """Force all records to disk; unlike `finish`, it leaves no mark for the next start.
+        """Force all records to disk, without marking the end for the next start like `finish`.
 
         Raises:
-            OSError: that failed now or before.
+            OSError: this flush or an earlier one failed.
         """
         if self._has_failed:
             raise OSError(errno.EIO, f"a file of {self._name} could not be forced to disk before")
@@ -116,7 +116,10 @@ class LogFlusher:
             raise
 
     def finish(self) -> None:
-        """Force the log to disk and write the indexes. The next start need not read the log then."""
+        """Force the log to disk and write the indexes.
+
+        The next start then need not read the log.
+        """
         if self._has_failed:
             return
         for segment in (*self._closed, self._segments.active):

@@ -1,13 +1,13 @@
-"""The start of a log, with its recovery after a crash.
+"""Loading of a log, with recovery after a crash.
 
 Not here: the scan of one file (segment_scan.py), the file that keeps a cut (cut.py), and the log in use (log.py).
 
 Rules:
-- Recovery is Kafka's. The recovery point is the end of the last closed segment that has an index. Damage before it is
-  an error. Segments after it may be torn by a power failure, so their checksums are verified, and the log ends before
-  the first batch that is damaged. Whole batches that are cut off are kept in a file beside the log.
-- An index names the segment that follows, so a segment that is missing is noticed. The log is read on without it, and
-  each start says what is missing.
+- Recovery works as in Kafka. The recovery point is the end of the last closed segment with an index. Damage before it
+  is an error. Segments after it may be torn by a power failure, so their checksums are verified, and the log is
+  truncated before the first damaged batch. Whole batches in the truncated part are kept in a separate file.
+- An index names the next segment, so a missing segment is noticed. The log is used without it, and each start reports
+  the missing offsets.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 
 class LogLoader:
-    """The start of one log (Kafka class: LogLoader).
+    """Loads one log (Kafka class: LogLoader).
 
     Args:
         directory: the directory of the partition.
@@ -46,7 +46,7 @@ class LogLoader:
         self._config = config
 
     def load(self) -> tuple[list[Segment], Checkpoint]:
-        """Recover the log, and return its segments, one at least, and its checkpoint.
+        """Recover the log, and return its segments, at least one, and its checkpoint.
 
         Raises:
             BrokerError: a segment is damaged that was on disk.
@@ -63,11 +63,11 @@ class LogLoader:
         if found:
             segments = self._recovered(found, checkpoint.may_have_gaps(self._config))
         else:
-            # Everything was deleted by hand: what follows must not get an offset again.
+            # All files were deleted by hand: new records must not reuse an offset.
             segments = [self._segment(max(*checkpoint, reached))]
         self._report_missing(segments, checkpoint.log_start_offset, reached)
         if segments[-1].next_offset < checkpoint.log_start_offset:
-            # Clients have deleted all that the files hold, and more that a power failure took.
+            # Clients have deleted all records in the files, and more that were lost in a power failure.
             for segment in segments:
                 segment.set_aside().unlink()
             segments = [self._segment(checkpoint.log_start_offset)]
@@ -77,7 +77,7 @@ class LogLoader:
         return Segment(self._directory, base_offset, self._config.index_interval_bytes)
 
     def _recovered(self, found: Sequence[Segment], may_have_gaps: bool) -> list[Segment]:
-        """Return the segments, one at least, that belong to the log; all are loaded."""
+        """Return the segments of the log, at least one; all are loaded."""
         summaries = [segment.read_index() for segment in found]
         closed = [number for number, one in enumerate(summaries) if one and one.followed_by != NO_SEGMENT]
         recovery_point = max(closed, default=-1) + 1
@@ -88,7 +88,7 @@ class LogLoader:
             if before and not is_last and segment.base_offset < max(before.next_offset, before.followed_by):
                 if not may_have_gaps:
                     raise _damaged(before, f"has offsets of {segment.path}")
-                # A compaction was killed after its new file had taken the place of the first of several.
+                # A compaction was killed after its new file had replaced the first of several.
                 segment.set_aside().unlink()
                 continue
             segments.append(segment)
@@ -125,11 +125,11 @@ class LogLoader:
         )  # fmt: skip
 
     def _report_missing(self, segments: Sequence[Segment], start: int, reached: int) -> None:
-        """Report the records that the log has lost with files that are gone.
+        """Report the records that were lost with missing files.
 
         Args:
             segments: the segments of the log.
-            start: the offset at which clients let the log begin.
+            start: the start offset of the log set by clients.
             reached: an offset that the log had reached.
         """
         first, last = segments[0], segments[-1]
@@ -151,7 +151,7 @@ class LogLoader:
 
 
 def _verify(segment: Segment) -> None:
-    """Load a segment that was on disk before the broker ended. All of it must be undamaged."""
+    """Load a segment that was on disk before the broker ended, and must be undamaged."""
     file_size = segment.path.stat().st_size
     segment.load(scan(segment.path, file_size, segment.base_offset, check_intact))
     if segment.size < file_size:
@@ -166,12 +166,12 @@ def _damaged(segment: Segment, how: str) -> BrokerError:
 
 
 def _recover(segment: Segment, is_gapless: bool, last_base_offset: int) -> Cut | None:
-    """Load a segment that may be torn, and cut it before the first damaged batch.
+    """Load a segment that may be torn, and truncate it before the first damaged batch.
 
     Args:
         segment: the segment.
-        is_gapless: whether each batch begins where the one before it ends, for no compaction was there.
-        last_base_offset: the first offset of the last segment, which the batches of others do not reach.
+        is_gapless: whether each batch begins at the end of the previous one, because the segment was not compacted.
+        last_base_offset: the first offset of the last segment, an upper bound for the batches of others.
     """
     file_size = segment.path.stat().st_size
     end = None if segment.base_offset == last_base_offset else last_base_offset
@@ -184,7 +184,7 @@ def _recover(segment: Segment, is_gapless: bool, last_base_offset: int) -> Cut |
 
 
 def _take_out(segment: Segment) -> Cut:
-    """Take a segment out of the log, because recovery cut an earlier one. Whole batches are kept."""
+    """Remove a segment after a truncated one from the log, keeping its whole batches."""
     cut = keep_cut(segment.path, 0, segment.next_offset)
     segment.set_aside().unlink()
     return cut

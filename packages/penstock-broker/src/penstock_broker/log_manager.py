@@ -1,10 +1,9 @@
-"""What the broker does with its logs from time to time: retention, flushes and compaction (Kafka classes: LogManager,
-LogCleaner).
+"""Periodic maintenance of the logs: retention, flushes and compaction (Kafka classes: LogManager, LogCleaner).
 
-Decides when this is done and in which order. Not here: what is done to one log (log.py, log_flusher.py, cleaner.py).
+Decides time and order. Not here: the work on one log (log.py, log_flusher.py, cleaner.py).
 
-Rule: all of it is cut into steps, and other requests are served at least every STEP_SECONDS. A thread would make
-requests wait longer, for the interpreter changes threads every 5 ms; only what waits for the disk runs in one.
+Rule: all work is split into steps, and other requests are handled at least every STEP_SECONDS. A thread would make
+requests wait longer, because the interpreter switches threads every 5 ms; only blocking disk operations run in one.
 """
 
 from __future__ import annotations
@@ -27,21 +26,21 @@ from penstock_broker.topic_config import NEVER
 from penstock_broker.topics import TopicRegistry
 
 STEP_SECONDS: Final = 0.002
-"""How long the upkeep works before other requests are served."""
+"""Longest maintenance time (s) before other requests are handled."""
 
 Steps = Iterator[Callable[[], None] | None]
-"""Work that was cut into steps; a step may return what is left of it to do in a thread."""
+"""Work split into steps; a step may return a remainder for a thread."""
 
 _log = logging.getLogger(__name__)
 
 
 class LogManager:
-    """The upkeep of all logs.
+    """The maintenance of all logs.
 
     Args:
         config: the broker's settings.
         topics: its topics.
-        clock: the time of this machine.
+        clock: the machine's clock.
     """
 
     def __init__(self, config: BrokerConfig, topics: TopicRegistry, clock: Clock) -> None:
@@ -51,7 +50,7 @@ class LogManager:
         self._uncleanable: WeakSet[Partition] = WeakSet()
 
     async def run(self) -> None:
-        """Keep the logs until the task is cancelled."""
+        """Maintain the logs until the task is cancelled."""
         retention_interval_ms = self._config.log_retention_check_interval_ms
         await asyncio.gather(
             _repeat(
@@ -66,7 +65,7 @@ class LogManager:
         )
 
     def delete_old_segments(self) -> Steps:
-        """Delete what the topics' retention does not keep; a step is one partition."""
+        """Delete segments past the topics' retention; a step is one partition."""
         for partition in self._partitions():
             partition.delete_old_segments(self._clock.milliseconds())
             yield None
@@ -78,7 +77,10 @@ class LogManager:
             yield None
 
     def flush(self) -> Steps:
-        """Force the logs to disk whose `flush.ms` has passed, and closed segments; a step is one partition or file."""
+        """Force closed segments, and logs with a passed `flush.ms`, to disk.
+
+        A step is one partition or file.
+        """
         for partition in self._partitions():
             flusher = partition.log.flusher
             for segment in flusher.closed_unflushed():
@@ -89,13 +91,16 @@ class LogManager:
             yield None
 
     def forget_silent_producers(self) -> Steps:
-        """Forget the producers that have been silent too long; a step is one partition."""
+        """Forget producers that have been silent for too long; a step is one partition."""
         for partition in self._partitions():
             partition.producers.forget_silent(self._clock.milliseconds() - self._config.producer_id_expiration_ms)
             yield None
 
     def clean(self) -> Steps:
-        """Compact logs, the dirtiest first, until none is dirty enough; a step is a part of a batch."""
+        """Compact logs, dirtiest first, until no log is dirty enough.
+
+        A step is a part of a batch.
+        """
         failed: set[Partition] = set()
         while (partition := self._dirtiest(failed)) is not None:
             try:

@@ -1,4 +1,4 @@
-"""Reads one log across its segments: from an offset on, and by time.
+"""Reading of one log across its segments, by offset and by time.
 
 Not here: the search within one segment (segment.py), and Kafka's error codes (partition.py).
 """
@@ -18,8 +18,9 @@ _MOST_READ: Final = 2
 
 
 class LogReader:
-    """The reads of one log. All methods raise an OSError if reading fails, and an InvalidBatchError for a batch that is
-    damaged.
+    """The reads of one log.
+
+    All methods raise an OSError if reading fails, and an InvalidBatchError for a damaged batch.
 
     Args:
         log: the log.
@@ -32,7 +33,7 @@ class LogReader:
         self._opened: list[Segment] = []
 
     def _open(self, segment: Segment) -> Segment:
-        # Few files of a log are open: the one that is written and those that were read last.
+        # Only a few files of a log are open: the active one and the most recently read ones.
         if segment not in self._opened:
             self._opened.append(segment)
             if len(self._opened) > _MOST_READ:
@@ -42,13 +43,13 @@ class LogReader:
         return segment
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
-        """Return whole batches from the one that holds an offset on, of one segment.
+        """Return whole batches of one segment, beginning with the one at an offset.
 
         Args:
-            offset: the first offset wanted, not before the log's start; where compaction left a gap, the next batch
+            offset: the first offset wanted, not before the log's start; in a gap left by compaction, the next batch
                 follows.
-            max_bytes: the most bytes to return; the first batch is returned even if it is larger.
-            before: the offset that ends the range, not beyond the log's end.
+            max_bytes: maximum size in bytes; the first batch is returned even if it is larger.
+            before: the offset that ends the range, not after the log's end.
 
         Returns:
             The batches, and the offset after the last one; no bytes if the range has no batch.
@@ -63,19 +64,19 @@ class LogReader:
         return b"", next_offset
 
     def batches(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of each batch from the one that holds an offset on."""
+        """Yield header and bytes of each batch, beginning with the one at an offset."""
         for segment in tuple(self._log.segments.all):
             if segment.next_offset > offset:
                 yield from self._open(segment).batches_from(offset)
 
     def first_headers(self) -> Iterator[tuple[Segment, BatchHeader]]:
-        """Yield the segments that have batches, each with the header of its first one."""
+        """Yield each segment with batches, and the header of its first batch."""
         for segment in self._log.segments.all:
             for header, _ in islice(self._open(segment).batches_from(segment.base_offset), 1):
                 yield segment, header
 
     def removed(self, offsets: Set[int]) -> Set[int]:
-        """Return those of the offsets whose records a compaction has removed."""
+        """Return those of the offsets whose records were removed by compaction."""
         if not self._log.may_have_gaps:
             return frozenset()
         return {offset for offset in offsets if not self._has_records_at(offset)}
@@ -98,7 +99,7 @@ class LogReader:
         return None
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records."""
+        """Return offset and timestamp (ms) of the first record with the largest timestamp, or None."""
         start_offset = self._log.start_offset
         first, *others = self._log.segments.all
         largest = max((segment.max_timestamp for segment in others), default=NO_TIMESTAMP)

@@ -1,9 +1,9 @@
-"""The segments of one log, in the order of offsets, and files that left it.
+"""The segments of one log in offset order, and the files that left it.
 
-Not here: one file (segment.py), the roll and the deletion of segments (log.py), and recovery (log_loader.py).
+Not here: one file (segment.py), rolling and deletion of segments (log.py), and recovery (log_loader.py).
 
 Rule: a file that leaves the log is renamed, and removed after `file.delete.delay.ms` or at the next start. A reader
-reads in one turn of the event loop, so it never meets a file that is half gone.
+reads in one turn of the event loop, so it never meets a partly removed file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class LogSegments:
     """The segments of one log (Kafka class: LogSegments).
 
     Args:
-        found: the segments that a start finds, one at least.
+        found: the segments found at startup, at least one.
         name: topic and partition, for messages.
 
     Attributes:
@@ -49,7 +49,7 @@ class LogSegments:
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """Size of all segments in bytes."""
         return sum(segment.size for segment in self._segments)
 
     def before(self, offset: int) -> list[Segment]:
@@ -57,34 +57,34 @@ class LogSegments:
         return [segment for segment in self.closed if segment.base_offset < offset]
 
     def reaching(self, offset: int) -> Sequence[Segment]:
-        """Return the segments from the last one on that does not begin after an offset."""
+        """Return the segments from the last one that begins at or before an offset."""
         return self._segments[bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1 :]
 
     def append(self, segment: Segment) -> None:
-        """Add a segment, which is the active one from now on."""
+        """Add a segment and make it the active one."""
         self._segments.append(segment)
         self.active = segment
 
     def set_aside_first(self, count: int, removed_ms: int) -> None:
-        """Let the first segments leave the log; their files are removed at a time (ms).
+        """Remove the first segments from the log; their files are removed at a time (ms).
 
         Raises:
-            OSError: that failed for one; those before it have left the log.
+            OSError: the removal of one failed; those before it have left the log.
         """
         for _ in range(count):
             self._aside.append((removed_ms, self._segments[0].set_aside()))
             del self._segments[0]
 
     def replace(self, old: Sequence[Segment], cleaned: Segment, removed_ms: int) -> None:
-        """Let a cleaned segment take the place of those that it was made from.
+        """Replace segments by the cleaned segment made from them.
 
         Args:
-            old: the segments, one after the other, without the active one.
-            cleaned: the segment with what is kept of them.
+            old: consecutive segments, without the active one.
+            cleaned: the segment with their retained records.
             removed_ms: the time (ms) at which their files are removed.
 
         Raises:
-            OSError: that failed, or one of them was deleted meanwhile.
+            OSError: a file cannot be replaced, or one of them was deleted meanwhile.
         """
         at = bisect_left(self._segments, old[0].base_offset, key=lambda segment: segment.base_offset)
         if self._segments[at : at + len(old)] != list(old):
@@ -100,7 +100,7 @@ class LogSegments:
             self._aside.append((removed_ms, segment.set_aside()))
 
     def remove_unfinished(self, cleaned: Segment) -> None:
-        """Remove the file of a cleaned segment that took no other's place."""
+        """Remove the file of a cleaned segment that replaced no other."""
         if cleaned not in self._segments:
             cleaned.close()
             cleaned.path.unlink(missing_ok=True)

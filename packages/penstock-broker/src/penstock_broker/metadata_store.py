@@ -1,12 +1,11 @@
-"""What the broker remembers besides records: cluster id, topics, producer ids, and what clients set for
-the broker and for clients.
+"""Persistent metadata: cluster id, topics, producer ids, and client-set configurations and quotas.
 
-Contains one SQLite database in the data directory. Not here: what a topic is while the broker runs (topics.py), and
-committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
+Contains one SQLite database in the data directory. Not here: the state of a topic while the broker runs (topics.py),
+and committed offsets, which are in a topic (groups/offsets.py). Format 1 had them in a table here.
 
-Rules: every change is one transaction, so a crash leaves it complete or not started. It is on disk before anything is
-done with it, so a loss of power takes none of it, whatever it takes of the records of topics. SQLite has no checksums
-of what it stores, so the database has one of all rows, in its application_id, which each commit writes.
+Rules: every change is one transaction, so a crash leaves it complete or not started. It is on disk before it takes
+effect, so a power failure loses no change, even if it loses records of topics. SQLite has no checksums of its contents,
+so the database has a checksum of all rows in its application_id, which each commit writes.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.errors import ApiError, BrokerError
+from penstock_broker.wire.error_codes import ErrorCode
 
 _FORMAT: Final = 2
 _FORMAT_WITH_OFFSETS: Final = 1
-_NO_CHECKSUM: Final = 0  # older databases have none until their first commit
+_NO_CHECKSUM: Final = 0  # older databases have no checksum until their first commit
 _SCHEMA: Final = """
 create table meta (name text primary key, value) without rowid;
 create table topic (name text primary key, id blob not null, partitions integer not null, configs text not null)
@@ -36,11 +35,11 @@ create table topic (name text primary key, id blob not null, partitions integer 
 _SETTINGS_SCHEMA: Final = """
 create table if not exists broker_config (broker text primary key, configs text not null) without rowid;
 create table if not exists client_quota (client_id text unique, quotas text not null);
-"""  # databases of format 2 that are older lack them
+"""  # missing in older databases of format 2
 
 
 class TopicRow(NamedTuple):
-    """A topic as it is stored: name, id, number of partitions, and the configuration that was given."""
+    """A stored topic: name, id, number of partitions, and its own configuration."""
 
     name: str
     topic_id: uuid.UUID
@@ -49,7 +48,7 @@ class TopicRow(NamedTuple):
 
 
 class OldOffset(NamedTuple):
-    """The committed position of a group in one partition, as format 1 kept it."""
+    """The committed position of a group in one partition, as stored by format 1."""
 
     group: str
     topic: str
@@ -60,18 +59,18 @@ class OldOffset(NamedTuple):
 
 
 TOPICS_DIRECTORY: Final = "topics"
-"""Name of the directory beside the database that has the records of topics."""
+"""Name of the directory next to the database with the records of topics."""
 
 
 class MetadataStore:
     """The broker's database.
 
     Args:
-        path: the file; made when absent.
+        path: the file; created if missing.
 
     Raises:
-        BrokerError: the file is no database of this broker, or of a version that this one does not know; or it is
-            missing beside topics.
+        BrokerError: the file is not a database of this broker, or of an unknown version; or it is missing although
+            topics exist.
     """
 
     def __init__(self, path: Path) -> None:
@@ -109,7 +108,7 @@ class MetadataStore:
             raise sqlite3.DatabaseError("its checksum is wrong")
         if found == _NO_CHECKSUM:
             with self._transaction():
-                pass  # which writes one
+                pass  # the transaction writes one
 
     def _checksum(self) -> int:
         tables = self._database.execute("select name from sqlite_master where type='table' order by name").fetchall()
@@ -121,11 +120,14 @@ class MetadataStore:
 
     @property
     def has_partition_directories(self) -> bool:
-        """Whether each partition of the topics had a directory; once they were made with its first record."""
+        """Whether each partition of the topics has a directory.
+
+        Older versions created it with the first record.
+        """
         return self._database.execute("select 1 from meta where name='partition.directories'").fetchone() is not None
 
     def note_partition_directories(self) -> None:
-        """Remember that each partition of the topics has a directory.
+        """Record that each partition of the topics has a directory.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -136,7 +138,7 @@ class MetadataStore:
 
     @property
     def cluster_id(self) -> str:
-        """The id of the cluster, drawn when the data directory was made."""
+        """The cluster id, generated with the data directory."""
         value: str = self._database.execute("select value from meta where name='cluster.id'").fetchone()[0]
         return value
 
@@ -151,11 +153,11 @@ class MetadataStore:
             raise ApiError(ErrorCode.kafka_storage_error, f"cannot write the broker's metadata: {error}") from error
 
     def reserve_producer_ids(self, at_least: int, count: int) -> int:
-        """Return the first of some producer ids, none of which was ever reserved before.
+        """Return the first of a range of producer ids that were never reserved before.
 
         Args:
-            at_least: the smallest id that may be returned.
-            count: how many follow each other.
+            at_least: lower bound of the ids.
+            count: number of ids in the range.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -168,7 +170,7 @@ class MetadataStore:
         return following - count
 
     def next_leader_epoch(self) -> int:
-        """Return the epoch of the leader of all partitions from this start on, which no earlier start had.
+        """Return a new leader epoch for all partitions, which no earlier start had.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -181,12 +183,12 @@ class MetadataStore:
         return found
 
     def topics(self) -> list[TopicRow]:
-        """Return all topics, by name."""
+        """Return all topics, sorted by name."""
         rows = self._database.execute("select name, id, partitions, configs from topic order by name")
         return [TopicRow(name, uuid.UUID(bytes=key), count, json.loads(text)) for name, key, count, text in rows]
 
     def save_topic(self, topic: TopicRow) -> None:
-        """Store a new topic, or a new number of partitions or configuration of one.
+        """Store a new topic, or a changed partition count or configuration.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -199,7 +201,7 @@ class MetadataStore:
             )
 
     def delete_topic(self, name: str) -> None:
-        """Forget a topic.
+        """Delete a topic.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -208,12 +210,12 @@ class MetadataStore:
             self._database.execute("delete from topic where name=?", (name,))
 
     def broker_configs(self) -> dict[str, dict[str, str]]:
-        """Return the configurations that clients have set for brokers, by the id of the broker; empty for all."""
+        """Return the client-set configurations by broker id; the empty id is for all brokers."""
         rows = self._database.execute("select broker, configs from broker_config")
         return {broker: json.loads(configs) for broker, configs in rows}
 
     def save_broker_configs(self, broker: str, configs: Mapping[str, str]) -> None:
-        """Store the configuration that clients have set for a broker.
+        """Store the client-set configuration of a broker.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -224,12 +226,12 @@ class MetadataStore:
             )
 
     def client_quotas(self) -> dict[str | None, dict[str, float]]:
-        """Return the quotas by client id; those under None are for clients that have none of their own."""
+        """Return the quotas by client id; the key None holds the default quotas."""
         rows = self._database.execute("select client_id, quotas from client_quota")
         return {client_id: json.loads(quotas) for client_id, quotas in rows}
 
     def save_client_quotas(self, client_id: str | None, quotas: Mapping[str, float]) -> None:
-        """Store the quotas of a client id, or of clients that have none of their own.
+        """Store the quotas of a client id, or the default quotas.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -241,7 +243,7 @@ class MetadataStore:
                 self._database.execute("insert into client_quota values (?, ?)", row)
 
     def old_offsets(self) -> list[OldOffset]:
-        """Return the committed offsets of a database of format 1; none if they were taken over."""
+        """Return the committed offsets of a database of format 1, if not migrated yet."""
         if self._format() != _FORMAT_WITH_OFFSETS:
             return []
         rows = self._database.execute(
@@ -250,7 +252,7 @@ class MetadataStore:
         return [OldOffset(*row) for row in rows]
 
     def drop_old_offsets(self) -> None:
-        """Bring a database of format 1 to the present one, after its offsets were taken over.
+        """Upgrade a database of format 1 after the migration of its offsets.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -270,8 +272,10 @@ class MetadataStore:
 
 
 def _check_no_records(path: Path) -> None:
-    """Raise BrokerError if there are topics beside a database that is new: nothing would know them any more, and the
-    start would remove their records."""
+    """Raise BrokerError if a new database has existing topics next to it.
+
+    The broker would not know these topics, and would set their records aside at startup.
+    """
     topics = path.with_name(TOPICS_DIRECTORY)
     if topics.is_dir() and any(topics.iterdir()):
         raise BrokerError(

@@ -1,6 +1,6 @@
-"""The APIs of committed offsets: OffsetCommit, OffsetFetch and OffsetDelete.
+"""The APIs for committed offsets: OffsetCommit, OffsetFetch and OffsetDelete.
 
-Not here: which commits a group accepts (groups/coordinator.py), and offsets in transactions.
+Not here: the checks of commits by groups (groups/coordinator.py), and offsets in transactions.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.offsets import MAX_OFFSET_METADATA, CommittedOffset, TopicPartition
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.topics import Topic, partition_of
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _DEFAULT_RETENTION: Final = -1
 
 
 def offset_commit(state: BrokerState, request: Request) -> Message:
-    """Answer OffsetCommit; up to version 4 the client may say how long its offsets are kept."""
+    """Answer OffsetCommit; up to version 4 the client may set the retention time."""
     body = request.body
     retention_ms: int = body.get("retention_time", _DEFAULT_RETENTION)
 
@@ -47,12 +46,12 @@ def offset_commit(state: BrokerState, request: Request) -> Message:
 def commit_offsets(
     state: BrokerState, topics: Sequence[Message], store: Callable[[dict[TopicPartition, CommittedOffset]], None]
 ) -> list[Message]:
-    """Store the offsets of a request, and return the part of the response about its topics.
+    """Store the offsets of a request, and return the topics of the response.
 
     Args:
         state: the broker.
         topics: the topics of OffsetCommit or TxnOffsetCommit, by name or by id.
-        store: stores all offsets that are valid; an ApiError is the answer for each of them.
+        store: stores all valid offsets; an ApiError is the answer for each of them.
     """
     accepted: dict[TopicPartition, CommittedOffset] = {}
     answers: list[Message] = []
@@ -95,7 +94,7 @@ def _checked_offset(state: BrokerState, topic: Topic, partition: Message) -> Com
 
 
 def offset_fetch(state: BrokerState, request: Request) -> Message:
-    """Answer OffsetFetch; up to version 7 for one group, then for several."""
+    """Answer OffsetFetch for one group up to version 7, then for several."""
     groups: list[Message] | None = request.body.get("groups")
     if groups is None:
         return _fetch_group(state, request, request.body)

@@ -1,12 +1,12 @@
-"""The sparse index of one segment: which batch holds an offset, and which is the first that is not older than a time.
+"""The sparse index of one segment, for searching batches by offset and by time.
 
-Contains the index in memory and the bytes of its file. Not here: when an index is written and when it is rebuilt
-from the log (segment.py).
+Contains the index in memory and the bytes of its file. Not here: writing the index, and rebuilding it from the log
+(segment.py).
 
-Rules: an entry names a batch by its offset and position, with the largest timestamp of all batches before it. Kafka
-has an index of offsets and one of times; here one does for both. The file begins with a summary of its segment, which
-alone is read at start; both parts have checksums. It is written in the machine's order of bytes, because a file from
-another machine only fails its checksum and is rebuilt.
+Rules: an entry refers to a batch by its offset and position, with the largest timestamp of all batches before it. Kafka
+has separate indexes for offsets and times; one serves both purposes here. The file begins with a summary of its
+segment, the only part that is read at startup; both parts have checksums. It is written in native byte order, because a
+file from another machine merely fails its checksum and is rebuilt.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _SUMMARY: Final = struct.Struct("=iqqqqqqI")
 _CHECKSUM: Final = struct.Struct("=I")
 
 SUMMARY_SIZE: Final = _SUMMARY.size + _CHECKSUM.size
-"""Bytes of the summary at the start of the file of an index."""
+"""Bytes of the summary at the start of an index file."""
 
 NO_SEGMENT: Final = -1
-"""What stands for the first offset of the next segment where there is none."""
+"""Placeholder for the first offset of a missing next segment."""
 
 ENTRY_SIZE: Final = 8
-"""Bytes of an entry by Kafka's count, which is the unit of `segment.index.bytes`."""
+"""Bytes of an entry as counted by Kafka, the unit of `segment.index.bytes`."""
 
 
 class InvalidIndexError(ValueError):
-    """The file of an index is damaged or of another version."""
+    """The index file is damaged or of another version."""
 
 
 class SegmentSummary(NamedTuple):
-    """What a broker must know of a segment at start; sizes in bytes, times in ms.
+    """Facts about a segment that are needed at startup; sizes in bytes, times in ms.
 
     Args:
         size: bytes of whole batches.
         next_offset: the offset after its last record.
         first_timestamp: the largest timestamp of its first batch.
         max_timestamp: the largest timestamp of all its batches.
-        followed_by: the first offset of the segment after it; NO_SEGMENT for the last one.
+        followed_by: the first offset of the next segment; NO_SEGMENT for the last one.
     """
 
     size: int
@@ -78,7 +78,7 @@ class OffsetIndex:
 
         Args:
             offset: the first offset of a batch.
-            position: where the batch begins, in bytes.
+            position: start of the batch, in bytes.
             max_timestamp: the largest timestamp (ms) of the batches before it.
         """
         self._offsets.append(offset)
@@ -86,22 +86,25 @@ class OffsetIndex:
         self._max_timestamps.append(max_timestamp)
 
     def position_of_offset(self, offset: int) -> int:
-        """Return the position of the last entry whose batch does not begin after an offset; 0 if none is."""
+        """Return the position of the last entry at or before an offset, or 0."""
         entry = bisect_right(self._offsets, offset) - 1
         return self._positions[entry] if entry >= 0 else 0
 
     def position_of_time(self, timestamp: int) -> int:
-        """Return a position before which all batches are older than a time (ms), the last one that an entry has."""
+        """Return the last indexed position with only older batches than a time (ms) before it."""
         entry = bisect_left(self._max_timestamps, timestamp) - 1
         return self._positions[entry] if entry >= 0 else 0
 
     def last_before(self, position: int) -> tuple[int, int]:
-        """Return position and offset of the last entry that is not beyond a position; there must be one."""
+        """Return position and offset of the last entry at or before a position.
+
+        Such an entry must exist.
+        """
         entry = bisect_right(self._positions, position) - 1
         return self._positions[entry], self._offsets[entry]
 
     def pack(self, summary: SegmentSummary) -> bytes:
-        """Return the bytes of the file of this index.
+        """Return the bytes of the index file.
 
         Args:
             summary: the summary of its segment.
@@ -112,7 +115,7 @@ class OffsetIndex:
 
     @classmethod
     def unpack(cls, content: bytes) -> Self:
-        """Return the index that a file holds.
+        """Return the index in a file.
 
         Args:
             content: the bytes of the file.
@@ -132,7 +135,7 @@ class OffsetIndex:
 
 
 def read_summary(path: Path) -> SegmentSummary | None:
-    """Return the summary in the file of an index; None if it is missing or damaged."""
+    """Return the summary in an index file, or None if it is missing or damaged."""
     try:
         with path.open("rb") as file:
             return unpack_summary(file.read(SUMMARY_SIZE))
@@ -141,7 +144,7 @@ def read_summary(path: Path) -> SegmentSummary | None:
 
 
 def unpack_summary(content: bytes) -> SegmentSummary:
-    """Return the summary at the start of the file of an index.
+    """Return the summary at the start of an index file.
 
     Args:
         content: the first SUMMARY_SIZE bytes of the file, or more.

@@ -1,8 +1,8 @@
-"""One partition: what is checked before a batch is appended, its producers, and the readers that wait for it.
+"""One partition: the checks before an append, its producers, and its waiting readers.
 
-Contains appending and reading as the APIs see it, with Kafka's error codes. Not here: the files and offsets of the log
-(log.py), its upkeep (log_manager.py), and the names of topics (topics.py). There is one replica, so the end of the log
-is the high watermark.
+Contains appending and reading for the APIs, with Kafka's error codes. Not here: the files and offsets of the log
+(log.py), its maintenance (log_manager.py), and the names of topics (topics.py). There is one replica, so the end of the
+log is the high watermark.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import (
     BatchHeader,
@@ -36,26 +34,27 @@ from penstock_broker.producer_snapshot import ProducerSnapshots
 from penstock_broker.producer_state import AbortedTransaction
 from penstock_broker.records import EndTransactionMarker, read_marker
 from penstock_broker.topic_config import LogConfig
+from penstock_broker.wire.error_codes import ErrorCode
 
 HIGH_WATERMARK: Final = -1
-"""What DeleteRecords sends in place of an offset to delete all records."""
+"""Special offset in DeleteRecords for the deletion of all records."""
 
 READ_COMMITTED: Final = 1
-"""The isolation level of readers that see only records of committed transactions."""
+"""Isolation level of readers that see only records of committed transactions."""
 
 _log = limit_rate(logging.getLogger(__name__), up_to=logging.ERROR)
 
 
 class Partition:
-    """One partition; opening it recovers what a crash left.
+    """One partition; opening it performs crash recovery.
 
     Args:
-        directory: its own directory, made when the first record comes.
+        directory: its own directory, created by the first append.
         topic: name of the topic, for messages.
         index: number of the partition.
         config: the topic's configuration.
-        clock: the time of this machine.
-        leader_epoch: of the records that are appended from now on; larger than that of all records in the log.
+        clock: the machine's clock.
+        leader_epoch: epoch of new records; larger than that of all records in the log.
 
     Attributes:
         topic: name of the topic.
@@ -63,7 +62,7 @@ class Partition:
         log: its log.
         leader_epochs: the epochs of its leaders.
         producers: the state of its producers.
-        is_deleted: whether its topic is gone.
+        is_deleted: whether its topic was deleted.
 
     Raises:
         BrokerError: a segment before the last one is damaged.
@@ -98,7 +97,7 @@ class Partition:
         self._snapshots = ProducerSnapshots(directory, self.name)
         self.producers = self._snapshots.read_last(self.end_offset)
         try:
-            # Also from records that a client has deleted, as long as the files hold them.
+            # Includes records that a client has deleted, as long as the files contain them.
             for header, batch in self._reader.batches(self._snapshots.offset):
                 self.producers.note(header, _marker_in(header, batch))
             # The snapshot may be older than a compaction.
@@ -113,8 +112,11 @@ class Partition:
         self._write_lacking_snapshot()
 
     def _write_lacking_snapshot(self) -> None:
-        """Write a snapshot if a kill or a full disk prevented that of the last closed segment: markers may be deleted
-        with their segment, and a later start would take the transactions that they ended for open ones."""
+        """Write the snapshot of the last closed segment if it is missing.
+
+        A kill or a full disk may have prevented it. Markers may be deleted with their segment, and a later start would
+        then take the transactions that they ended for open ones.
+        """
         closed = self.log.segments.closed
         if closed and closed[-1].next_offset > self._snapshots.offset:
             self._write_snapshot()
@@ -134,39 +136,39 @@ class Partition:
 
     @property
     def start_offset(self) -> int:
-        """The first offset of the log."""
+        """First offset of the log."""
         return self.log.start_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset that the next record will get."""
+        """Offset of the next record."""
         return self.log.end_offset
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset up to which every transaction has ended: what a reader of committed records may see."""
+        """Offset up to which every transaction has ended, the limit of readers of committed records."""
         return self.offsets[1]
 
     @property
     def offsets(self) -> tuple[int, int, int]:
-        """The first offset of the log, the last stable offset, and the offset that the next record will get."""
+        """The start offset of the log, the last stable offset, and the end offset."""
         start, end = self.log.start_offset, self.log.end_offset
         first_open = self.producers.first_open_offset
         # A client may have deleted the first records of an open transaction.
         return start, end if first_open is None else max(first_open, start), end
 
     def append(self, records: memoryview) -> int:
-        """Append the batch of a producer and wake the readers that wait.
+        """Append a producer's batch and wake the waiting readers.
 
         Args:
-            records: a writable view of exactly one batch; its offset is written into it and, where the topic's
-                timestamps are LogAppendTime, the time; for a repeated batch only the time of the first append.
+            records: a writable view of exactly one batch. Its offset is written into it, and for a topic with
+                LogAppendTime its time; for a repeated batch only the time of the first append.
 
         Returns:
-            The offset of its first record; for a repeated batch of an idempotent producer, the one it has already.
+            The offset of its first record; for a repeated batch of an idempotent producer, the existing one.
 
         Raises:
-            ApiError: the batch is refused, or (KAFKA_STORAGE_ERROR) it could not be written; nothing was appended.
+            ApiError: the batch is rejected, or (KAFKA_STORAGE_ERROR) it could not be written; nothing was appended.
         """
         sent = check_produced(records, self.config.max_message_bytes)
         duplicate_of = self.producers.find_duplicate(sent)
@@ -181,7 +183,7 @@ class Partition:
         return self._append(records, sent, None)
 
     def append_own(self, batch: memoryview) -> int:
-        """Append a batch that the broker itself writes, and wake the readers that wait.
+        """Append a batch written by the broker itself, and wake the waiting readers.
 
         Sequence numbers are not checked. A batch of a transaction opens it for its producer, and a marker ends it.
 
@@ -214,7 +216,7 @@ class Partition:
         return ApiError(ErrorCode.kafka_storage_error, f"cannot {action} the log of {self.name}: {error.strerror}")
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of each batch; the bytes are good until the next one.
+        """Yield header and bytes of each batch; the bytes are valid until the next one.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR if reading fails.
@@ -225,30 +227,30 @@ class Partition:
             raise self._storage_error("read", error) from error
 
     def read(self, offset: int, max_bytes: int) -> bytes:
-        """Return whole batches from the one that holds an offset on, of one segment.
+        """Return whole batches of one segment, beginning with the one at an offset.
 
         Args:
             offset: the first offset wanted.
-            max_bytes: the most bytes to return; the first batch is returned even if it is larger.
+            max_bytes: maximum size in bytes; the first batch is returned even if it is larger.
 
         Returns:
             The batches; empty at the end of the log.
 
         Raises:
             ApiError: OFFSET_OUT_OF_RANGE if the log does not have it, KAFKA_STORAGE_ERROR if reading fails,
-                CORRUPT_MESSAGE if a batch on the way to the offset is damaged, UNKNOWN_TOPIC_OR_PARTITION if the topic
+                CORRUPT_MESSAGE if a batch before or at the offset is damaged, UNKNOWN_TOPIC_OR_PARTITION if the topic
                 was deleted.
         """
         return self._read(offset, max_bytes, self.end_offset)[0]
 
     def read_committed(self, offset: int, max_bytes: int) -> tuple[bytes, list[AbortedTransaction]]:
-        """Return whole batches as `read` does, but only those before the last stable offset.
+        """Return whole batches like `read`, but only before the last stable offset.
 
         Returns:
             The batches, empty from the last stable offset on, and the aborted transactions with records in them.
 
         Raises:
-            ApiError: as read does.
+            ApiError: like `read`.
         """
         records, next_offset = self._read(offset, max_bytes, self.last_stable_offset)
         return records, self.producers.aborted_transactions(offset, next_offset) if records else []
@@ -289,7 +291,7 @@ class Partition:
             return self._reader.offset_for_time(timestamp)
 
     def offset_of_max_timestamp(self) -> tuple[int, int] | None:
-        """Return offset and timestamp (ms) of the first record with the largest timestamp; None without records.
+        """Return offset and timestamp (ms) of the first record with the largest timestamp, or None.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR if reading fails, CORRUPT_MESSAGE if a batch is damaged.
@@ -298,7 +300,11 @@ class Partition:
             return self._reader.offset_of_max_timestamp()
 
     def delete_old_segments(self, now: int) -> None:
-        """Delete the records that the topic's retention does not keep. now: the time (ms)."""
+        """Delete records past the topic's retention.
+
+        Args:
+            now: the time (ms).
+        """
         self._write_lacking_snapshot()
         self.log.delete_old_segments(now)
         self.producers.forget_before(self.start_offset)
@@ -316,18 +322,21 @@ class Partition:
             raise self._storage_error("force to disk", error) from error
 
     def dirtiness(self, now: int) -> Dirtiness:
-        """Return how much the log needs a compaction. now: the time (ms).
+        """Return the need of the log for compaction.
+
+        Args:
+            now: the time (ms).
 
         Raises:
-            OSError: a file cannot be looked at.
+            OSError: the size or time of a file cannot be read.
         """
         return dirtiness(self.log, self.last_stable_offset, now)
 
     def clean(self, most_bytes: int, now: int) -> Steps:
-        """Compact the log, step by step.
+        """Compact the log step by step.
 
         Args:
-            most_bytes: bytes of memory for the map of keys.
+            most_bytes: maximum memory for the map of keys, in bytes.
             now: the time (ms).
 
         Raises:
@@ -338,14 +347,14 @@ class Partition:
         return Cleaner(self.log, self.producers, end_offset, most_bytes, now).clean()
 
     def delete_records(self, before: int) -> int:
-        """Let the log begin at an offset, as a client asks, and return where it begins now.
+        """Move the log's start to an offset for a client, and return the actual start.
 
         Args:
             before: the offset; HIGH_WATERMARK for the end of the log.
 
         Raises:
-            ApiError: POLICY_VIOLATION for a topic whose records are only compacted, OFFSET_OUT_OF_RANGE, or
-                KAFKA_STORAGE_ERROR; nothing was deleted.
+            ApiError: POLICY_VIOLATION for a topic that is only compacted, OFFSET_OUT_OF_RANGE, or KAFKA_STORAGE_ERROR;
+                nothing was deleted.
         """
         if not self.config.delete:
             raise ApiError(
@@ -366,26 +375,29 @@ class Partition:
 
     @property
     def listeners(self) -> int:
-        """How many functions are called after each append."""
+        """Number of functions that are called after each append."""
         return len(self._listeners)
 
     def add_listener(self, wake: Callable[[], None]) -> None:
-        """Have a function called after each append and at deletion. It must not append."""
+        """Call a function after each append and at deletion; it must not append."""
         self._listeners.add(wake)
 
     def remove_listener(self, wake: Callable[[], None]) -> None:
-        """Stop calling a function that add_listener added."""
+        """Remove a function added by add_listener."""
         self._listeners.discard(wake)
 
     def close_deleted(self) -> None:
-        """Close the files of a topic that is gone; readers that wait are woken, and get an error."""
+        """Close the files of a deleted topic; waiting readers wake up and get an error."""
         self.is_deleted = True
         self.close()
         for wake in tuple(self._listeners):
             wake()
 
     def close(self) -> None:
-        """Close the files; all is forced to disk, and the next start need not read the log."""
+        """Force the logs to disk and close the files.
+
+        The next start then need not read the log.
+        """
         if not self.is_deleted:
             self._write_snapshot()
             self.log.flusher.finish()

@@ -1,10 +1,10 @@
-"""The broker as a subprocess of a Python program: for demos, tests and `penstock run` without a broker.
+"""The broker as a subprocess, for demos, tests and `penstock run` without a broker.
 
 Contains BrokerProcess. Not here: the broker itself (server.py).
 
-Rules: a process, never a thread, because a thread waits for busy Python code, and answers a hundred times later. The
-broker holds one end of a pipe as its standard input and ends when the pipe closes; so it never outlives its parent,
-even if that is killed.
+Rules: it is a process and never a thread, because a thread competes with busy Python code and answers a hundred times
+later. The standard input of the broker is a pipe from its parent, and the broker ends when the pipe closes; so it never
+outlives its parent, even if that is killed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,28 @@ from penstock_broker.errors import BrokerError
 from penstock_broker.server import READY_LINE, REGISTRY_LINE
 
 LOG_NAME: Final = "broker.log"
-"""File in the data directory that takes the broker's warnings and errors."""
+"""Name of the file in the data directory with the broker's warnings and errors."""
 
 START_TIMEOUT_SECONDS: Final = 60.0
-"""How long a broker may take to recover its log and listen."""
+"""Maximum time (s) for a broker to recover its log and listen."""
 
 STOP_TIMEOUT_SECONDS: Final = 30.0
-"""How long a broker may take to force its logs to disk and end before it is killed."""
+"""Maximum time (s) for a broker to force its logs to disk and end.
+
+After that it is killed.
+"""
 
 
 class BrokerProcess:
-    """A broker that runs in its own process; a context manager that ends it.
+    """A broker in its own process; a context manager that ends it.
 
     Args:
         data_dir: directory of the log; created if missing.
-        port: TCP port on the loopback address; 0 takes a free one, which a restart keeps.
+        port: TCP port on the loopback address; 0 for any free port, which a restart keeps.
         num_partitions: partitions of a topic that is created without a number.
         auto_create_topics: whether a client's Metadata request may create a missing topic.
-        schema_registry_port: TCP port of a schema registry beside it; 0 takes a free one, which a restart keeps; None
-            for no registry.
+        schema_registry_port: TCP port of a schema registry next to the broker; 0 for any free port, which a restart
+            keeps; None for no registry.
         arguments: more arguments of `python -m penstock_broker`, such as `--log-retention-ms`, `-1`.
     """
 
@@ -84,7 +87,7 @@ class BrokerProcess:
 
     @property
     def schema_registry_url(self) -> str:
-        """The URL of the schema registry, for the serdes of Avro and Protobuf.
+        """The URL of the schema registry, for the Avro and Protobuf serdes.
 
         Raises:
             BrokerError: the broker was never started, or has no registry.
@@ -95,7 +98,7 @@ class BrokerProcess:
 
     @property
     def pid(self) -> int | None:
-        """The id of the process, or None if it does not run."""
+        """The id of the process, or None if it is not running."""
         return self._process.pid if self._process is not None and self._process.poll() is None else None
 
     def __enter__(self) -> Self:
@@ -174,14 +177,14 @@ class BrokerProcess:
         return output.decode().splitlines()
 
     def command(self, do: str, **arguments: object) -> None:
-        """Send a command to a broker that was started with `--commands`, and wait until it is executed.
+        """Send a command to a broker started with `--commands`, and wait for its execution.
 
         Args:
             do: the command (commands.py).
-            arguments: what it takes.
+            arguments: its arguments.
 
         Raises:
-            BrokerError: the broker does not run, or refuses the command.
+            BrokerError: the broker is not running, or rejects the command.
         """
         with self._sending:
             process = self._process
@@ -200,7 +203,7 @@ class BrokerProcess:
             raise BrokerError(refusal)
 
     def stop(self) -> None:
-        """End the broker cleanly, and kill it where it does not end in STOP_TIMEOUT_SECONDS."""
+        """End the broker cleanly, or kill it after STOP_TIMEOUT_SECONDS."""
         if self._process is None:
             return
         self._process.terminate()
@@ -211,7 +214,10 @@ class BrokerProcess:
         self._reap()
 
     def kill(self) -> None:
-        """End the broker with SIGKILL, as a crash would; start() starts it again on the same data and port."""
+        """End the broker with SIGKILL, like a crash.
+
+        start() restarts it with the same data and port.
+        """
         if self._process is not None:
             self._process.kill()
             self._reap()
@@ -223,7 +229,7 @@ class BrokerProcess:
             _close_pipes(process)
 
     def _leave_to_the_parent(self) -> None:
-        """Be a broker that was not started in a process that was forked, and let go of the pipe that holds it."""
+        """Forget the broker in a forked process, and close the pipes to it."""
         process, self._process = self._process, None
         self._sending = threading.Lock()  # a thread of the parent may have held it
         if process is not None:

@@ -1,7 +1,7 @@
-"""The ids of producers, each of which is given once.
+"""The allocation of producer ids, each of which is used once.
 
-Rule, as in Kafka: a block of ids is reserved on disk before the first of them is given, so a loss of power cannot bring
-one back. The rest of a block is lost with the end of the broker.
+Rule, as in Kafka: a block of ids is reserved on disk before its first id is used, so a power failure cannot bring an id
+back. The rest of a block is lost when the broker ends.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Final
 from penstock_broker.metadata_store import MetadataStore
 
 BLOCK_SIZE: Final = 1000
-"""Ids that are reserved at once, as in Kafka."""
+"""Ids reserved at once, as in Kafka."""
 
 
 class ProducerIds:
-    """Gives ids of producers.
+    """Allocates producer ids.
 
     Args:
         store: the broker's database.
-        largest_known: returns the largest id that a log has; -1 if none has one. The database knows a larger one,
-            unless it is an older copy.
+        largest_known: returns the largest id in the logs, or -1. The next id in the database is larger, unless the
+            database is an older copy.
     """
 
     def __init__(self, store: MetadataStore, largest_known: Callable[[], int]) -> None:
@@ -30,7 +30,7 @@ class ProducerIds:
         self._reserved = range(0)
 
     def draw(self) -> int:
-        """Return an id that was never given before.
+        """Return a new id.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.

@@ -1,11 +1,11 @@
-"""Files with the state of a partition's producers, so that a start need not read the whole log for it.
+"""Snapshot files of a partition's producer state, which spare a start from reading the log.
 
-Contains their names, their bytes, and which one counts. Not here: the state (producer_state.py).
+Contains their names, their bytes, and the choice of the valid one. Not here: the state (producer_state.py).
 
-Rules, as in Kafka: a snapshot is named after the offset whose batch is the first that it does not know. One is written
-when a segment begins and at a clean stop, and the last two are kept. A damaged one does not count; then the one before
-it does, or the state is rebuilt from the whole log. One beyond the log's end is removed, because it knows batches that
-a loss of power took.
+Rules, as in Kafka: the name of a snapshot is the offset of the first batch that it does not cover. One is written when
+a segment begins and at a clean stop, and the last two are kept. A damaged snapshot is ignored; the previous one is used
+instead, or the state is rebuilt from the whole log. A snapshot beyond the log's end is removed, because it covers
+batches that were lost in a power failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ProducerSnapshots:
         name: topic and partition, for messages.
 
     Attributes:
-        offset: the offset after the last batch that the last snapshot knows; 0 without a snapshot.
+        offset: the offset after the last batch covered by the last snapshot; 0 without a snapshot.
     """
 
     __slots__ = ("_directory", "_name", "offset")
@@ -50,7 +50,7 @@ class ProducerSnapshots:
         self.offset = 0
 
     def read_last(self, end_offset: int) -> ProducerState:
-        """Return the state in the last snapshot that counts, or an empty state.
+        """Return the state in the last valid snapshot, or an empty state.
 
         Args:
             end_offset: the end of the log.
@@ -61,7 +61,7 @@ class ProducerSnapshots:
                 continue
             content = path.read_bytes()
             checksum, content = content[:_CHECKSUM_SIZE], content[_CHECKSUM_SIZE:]
-            # The checksum of nothing is 0, so an empty file, and one of zeros, would match.
+            # The checksum of no bytes is 0, so an empty file or a file of zeros would match.
             if content and int.from_bytes(checksum, "big") == crc32c(content):
                 found = json.loads(content)
                 if found["format"] == _FORMAT:
@@ -70,10 +70,10 @@ class ProducerSnapshots:
         return ProducerState()
 
     def write(self, offset: int, producers: ProducerState) -> None:
-        """Write a snapshot if possible, and remove those that are no longer needed.
+        """Write a snapshot if possible, and remove obsolete ones.
 
         Args:
-            offset: the offset after the last batch that the state knows.
+            offset: the offset after the last batch covered by the state.
             producers: the state.
         """
         if offset == self.offset:
@@ -93,7 +93,7 @@ class ProducerSnapshots:
 
 
 def newest_snapshot(names: Iterable[str]) -> int:
-    """Return the largest offset of a snapshot, which the log had reached; 0 if there is none.
+    """Return the largest offset of a snapshot, which the log had reached, or 0.
 
     Args:
         names: the names of the files of a partition.

@@ -1,13 +1,13 @@
-"""What a partition remembers of its idempotent and transactional producers.
+"""The state of a partition's idempotent and transactional producers.
 
-Contains the last batches of each producer, the check of sequence numbers, the open transactions and the aborted ones.
-Not here: the assignment of producer ids (metadata_store.py).
+Contains the last batches of each producer, the check of sequence numbers, and open and aborted transactions. Not here:
+the assignment of producer ids (metadata_store.py).
 
-Rules, as in Kafka: a producer's last five batches are remembered; a repeated one is answered with the offset it got
-the first time; a sequence number that leaves a gap, and an older epoch, are refused. A producer that the partition does
-not know may begin with any sequence number. At start the state comes from a snapshot and the batches after it
-(producer_snapshot.py). A producer without an open transaction is forgotten after `producer.id.expiration.ms`; where
-there are more than MAX_PRODUCERS, those that were silent longest go first.
+Rules, as in Kafka: a producer's last five batches are remembered; a repeated batch is answered with its original
+offset; a gap in the sequence numbers, and an older epoch, are rejected. A producer that is unknown to the partition may
+begin with any sequence number. At startup the state comes from a snapshot and the batches after it
+(producer_snapshot.py). A producer without an open transaction is forgotten after `producer.id.expiration.ms`; if there
+are more than MAX_PRODUCERS, those that were silent longest are forgotten first.
 """
 
 from __future__ import annotations
@@ -18,31 +18,29 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Self
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_PRODUCER_ID, NO_SEQUENCE, NO_TIMESTAMP, BatchHeader
 from penstock_broker.errors import ApiError
 from penstock_broker.records import EndTransactionMarker
+from penstock_broker.wire.error_codes import ErrorCode
 
 LARGEST_EPOCH: Final = 2**15 - 1
 """The last epoch of a producer id, which fences its producer for good."""
 
 NO_OFFSET: Final = -1
-"""The first offset of an open transaction where none is open."""
+"""First offset of the open transaction of a producer without one."""
 
 MAX_PRODUCERS: Final = 10_000
-"""Producers that one partition remembers."""
+"""Maximum number of producers that one partition remembers."""
 
 EPOCH_BUMPS: Final = 2
-"""The version of transactions in which each one bumps its producer's epoch (KIP-890; the feature
-`transaction.version`)."""
+"""First transaction version with an epoch bump per transaction (KIP-890; feature `transaction.version`)."""
 
 REMEMBERED_BATCHES: Final = 5
-"""Batches remembered of each producer; as many as a client may have in flight."""
+"""Remembered batches per producer; the maximum number of a client's in-flight batches."""
 
 
 class AppendedBatch(NamedTuple):
-    """A batch of a producer that was appended: its sequence numbers, its first offset and its largest timestamp."""
+    """An appended batch of a producer: sequence numbers, first offset and largest timestamp."""
 
     base_sequence: int
     last_sequence: int
@@ -51,12 +49,15 @@ class AppendedBatch(NamedTuple):
 
     @property
     def last_offset(self) -> int:
-        """The offset of its last record."""
+        """Offset of its last record."""
         return self.base_offset + ((self.last_sequence - self.base_sequence) & 0x7FFFFFFF)
 
 
 class LastBatch(NamedTuple):
-    """The last batch of a producer: its last offset, None if only markers of its epoch are known."""
+    """The last batch of a producer.
+
+    Its last offset is None if only markers of its epoch are known.
+    """
 
     last_offset: int | None
     epoch: int
@@ -73,8 +74,11 @@ class LastBatch(NamedTuple):
 
 
 class AbortedTransaction(NamedTuple):
-    """A transaction that was aborted: its producer, its first offset, the offset of its marker, and the last stable
-    offset when the marker had been written (Kafka class: AbortedTxn)."""
+    """An aborted transaction (Kafka class: AbortedTxn).
+
+    `last_offset` is the offset of its marker, and `last_stable_offset` the last stable offset after the marker was
+    written.
+    """
 
     producer_id: int
     first_offset: int
@@ -83,7 +87,7 @@ class AbortedTransaction(NamedTuple):
 
 
 class ActiveProducer(NamedTuple):
-    """What a partition knows of a producer; -1 stands for nothing."""
+    """The state of a producer in a partition; -1 for missing values."""
 
     producer_id: int
     epoch: int
@@ -106,7 +110,7 @@ class ProducerState:
 
     def __init__(self) -> None:
         self._producers: OrderedDict[int, _Producer] = OrderedDict()
-        # First offsets of the open transactions by producer id; in the order of the offsets.
+        # First offsets of the open transactions by producer id, in the order of the offsets.
         self._open: dict[int, int] = {}
         # In the order of the offsets of their markers.
         self._aborted: list[AbortedTransaction] = []
@@ -124,7 +128,7 @@ class ProducerState:
 
     @classmethod
     def load(cls, dumped: Mapping[str, Any]) -> Self:
-        """Return the state that `dump` returned.
+        """Return the state from the result of `dump`.
 
         Args:
             dumped: the plain lists.
@@ -138,15 +142,15 @@ class ProducerState:
         return state
 
     def forget_before(self, start_offset: int) -> None:
-        """Forget the aborted transactions whose records were all deleted.
+        """Forget the aborted transactions without remaining records.
 
         Args:
-            start_offset: where the log begins.
+            start_offset: the start of the log.
         """
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset >= start_offset]
 
     def forget_aborted(self, markers: Set[int]) -> None:
-        """Forget the aborted transactions of which only the marker is left.
+        """Forget the aborted transactions with nothing left but their markers.
 
         Args:
             markers: the offsets of the markers.
@@ -154,7 +158,7 @@ class ProducerState:
         self._aborted = [aborted for aborted in self._aborted if aborted.last_offset not in markers]
 
     def forget_silent(self, before: int) -> None:
-        """Forget the producers without an open transaction whose last records are older than a time.
+        """Forget producers without an open transaction and without records since a time.
 
         Args:
             before: the time (ms).
@@ -169,11 +173,11 @@ class ProducerState:
 
     @property
     def first_open_offset(self) -> int | None:
-        """The first offset of the earliest open transaction; None if no transaction is open."""
+        """First offset of the earliest open transaction; None without one."""
         return next(iter(self._open.values())) if self._open else None
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that have records in a range.
+        """Return the aborted transactions with records in a range.
 
         Args:
             start_offset: the first offset of the range.
@@ -190,7 +194,7 @@ class ProducerState:
         return found
 
     def all(self) -> list[ActiveProducer]:
-        """Return what is known of each producer."""
+        """Return the state of each producer."""
         return [
             ActiveProducer(
                 producer_id,
@@ -205,30 +209,33 @@ class ProducerState:
 
     @property
     def largest_id(self) -> int:
-        """The largest id of a producer; NO_PRODUCER_ID without any."""
+        """The largest producer id; NO_PRODUCER_ID without producers."""
         return max(self._producers, default=NO_PRODUCER_ID)
 
     def last_batches(self) -> dict[int, LastBatch]:
-        """Return, by producer id, the last batch of each producer, which compaction must keep, if only empty."""
+        """Return the last batch of each producer by id.
+
+        Compaction must keep these batches, though possibly empty.
+        """
         return {
             producer_id: LastBatch(known.batches[-1].last_offset if known.batches else None, known.epoch)
             for producer_id, known in self._producers.items()
         }
 
     def knows(self, producer_id: int) -> bool:
-        """Return whether anything is known of a producer."""
+        """Return whether a producer is known."""
         return producer_id in self._producers
 
     def check_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTransactionMarker, transaction_version: int
     ) -> None:
-        """Check that a marker is not of an earlier epoch of its producer or its coordinator.
+        """Check that a marker is not of an earlier epoch of its producer or coordinator.
 
         Args:
             producer_id: the producer of the transaction.
             producer_epoch: its epoch.
             marker: the marker.
-            transaction_version: the version of transactions; from EPOCH_BUMPS on, the end of a transaction has a later
+            transaction_version: the transaction version; from EPOCH_BUMPS on, the end of a transaction has a later
                 epoch than its records.
 
         Raises:
@@ -251,14 +258,14 @@ class ProducerState:
             )
 
     def find_duplicate(self, header: BatchHeader) -> AppendedBatch | None:
-        """Return the equal batch that was appended before, or None if the batch is the next.
+        """Return the equal batch that was appended before, or None for a new batch.
 
         Args:
             header: the batch that a producer sent.
 
         Raises:
-            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE where the producer has
-                an open transaction to which the batch does not belong.
+            ApiError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, or INVALID_TXN_STATE if the producer has an
+                open transaction to which the batch does not belong.
         """
         known = self._producers.get(header.producer_id)
         if header.producer_id == NO_PRODUCER_ID or known is None:
@@ -277,7 +284,7 @@ class ProducerState:
                 )
             return None
         if not known.batches:
-            # Only a marker is known of this epoch, so the sequence numbers begin.
+            # Only a marker of this epoch is known, so the sequence numbers start over.
             _check_follows(header, NO_SEQUENCE)
             return None
         for batch in known.batches:
@@ -290,8 +297,8 @@ class ProducerState:
         """Remember an appended batch.
 
         Args:
-            header: its header, with the offset it got.
-            marker: what the batch says where it is a control batch that ends a transaction.
+            header: its header, with the assigned offset.
+            marker: the marker in a control batch that ends a transaction, otherwise None.
         """
         if header.producer_id == NO_PRODUCER_ID:
             return
@@ -318,7 +325,7 @@ class ProducerState:
 
     def _end_transaction(self, header: BatchHeader, marker: EndTransactionMarker) -> None:
         first_offset = self._open.pop(header.producer_id, None)
-        # A marker without records before it changes nothing for readers.
+        # A marker without records before it does not affect readers.
         if first_offset is None or marker.is_commit:
             return
         still_open = self.first_open_offset

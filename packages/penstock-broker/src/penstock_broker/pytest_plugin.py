@@ -1,6 +1,6 @@
-"""Fixtures for tests against a broker: `kafka_broker`, one for the session, and `new_kafka_broker`, one for a test.
+"""Fixtures for tests against a broker: `kafka_broker` per session, `new_kafka_broker` per test.
 
-pytest loads this module when the package is installed; it starts nothing until a test asks for a fixture.
+pytest loads this module when the package is installed; no broker is started until a test requests a fixture.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[EmbeddedBroker]:
-    """A running broker that all tests of the session share; clients connect to its `bootstrap_servers`."""
+    """A running broker shared by the session; clients connect to its `bootstrap_servers`."""
     with _broker() as broker:
         yield broker
 
 
 @pytest.fixture
 def new_kafka_broker() -> Iterator[EmbeddedBroker]:
-    """A running broker without topics, for one test, which may stop it or ask it for faults."""
+    """A running broker without topics for one test, which may stop it or inject faults."""
     with _broker() as broker:
         yield broker
 

@@ -1,7 +1,7 @@
-"""The APIs about quotas: DescribeClientQuotas and AlterClientQuotas (KIP-546).
+"""The quota APIs: DescribeClientQuotas and AlterClientQuotas (KIP-546).
 
-Rule: only clients have quotas, by their ids. There are no users without authentication, and all connections come from
-this machine, so quotas of users and addresses are refused.
+Rule: only client ids have quotas. There are no users without authentication, and all connections come from this
+machine, so quotas of users and addresses are rejected.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.quotas import CONSUMER_BYTE_RATE, PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from penstock_broker.state import BrokerState, Request
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _CLIENT_ID: Final = "client-id"
 _KNOWN_TYPES: Final = {"client-id", "user", "ip"}
@@ -44,7 +43,8 @@ def describe_client_quotas(state: BrokerState, request: Request) -> Message:
             "values": [{"key": name, "value": value} for name, value in sorted(quotas.items())],
         }
         for client_id, quotas in state.quotas.all().items()
-        # What has no quotas, such as users, matches nothing; without components everything does, unless they are all.
+        # A filter on entities without quotas here, such as users, matches no entry. Without components all entries
+        # match, unless the filter is strict.
         if not is_other and (_matches(components[_CLIENT_ID], client_id) if components else not is_strict)
     ]
     return {"error_code": ErrorCode.none, "entries": found}

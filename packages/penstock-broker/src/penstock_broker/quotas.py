@@ -1,12 +1,12 @@
-"""Quotas of clients: how much of the broker a client id may use, and how long it waits where it used more.
+"""Client quotas: usage limits per client id, and throttling of clients above them.
 
-Contains rates and the decision (Kafka classes: ClientQuotaManager, ClientRequestQuotaManager, Rate). Not here: the
-APIs that set quotas (quota_apis.py), and how a connection waits (connection.py).
+Contains rates and the decision (Kafka classes: ClientQuotaManager, ClientRequestQuotaManager, Rate). Not here: the APIs
+that set quotas (quota_apis.py), and the throttling of a connection (connection.py).
 
-Rules, as in Kafka since KIP-219: the answer goes out at once and says how long the client is to wait, and nothing is
-read from its connection for that time. A Fetch above its quota is answered without records. What a client used is
-averaged over `quota.window.num` windows, so it may use up the quota of all of them in a burst. A client id without a
-quota of its own has that of the default; each client id is measured on its own.
+Rules, as in Kafka since KIP-219: the answer is sent at once with the throttle time, and the client's connection is not
+read for that time. A Fetch above its quota is answered without records. Usage is averaged over `quota.window.num`
+windows, so a client may use up the quota of all of them in a burst. A client id without a quota of its own has the
+default quota; the usage of each client id is measured separately.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ from collections import OrderedDict, deque
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
 """Bytes per second of Produce requests."""
 
 CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
-"""Bytes per second of records that are fetched."""
+"""Bytes per second of fetched records."""
 
 REQUEST_PERCENTAGE: Final = "request_percentage"
-"""Share of the time, in percent, in which the broker handles the client's requests."""
+"""Share of the time, in percent, that the broker spends on the client's requests."""
 
 _PRODUCE, _FETCH = 0, 1
 _NO_LIMIT: Final = 2**31 - 1
@@ -39,8 +38,8 @@ class Rate:
     """An amount per second, averaged over the last windows (Kafka class: Rate).
 
     Args:
-        windows: how many windows.
-        window_ms: how long each is (ms).
+        windows: number of windows.
+        window_ms: length of each window (ms).
     """
 
     __slots__ = ("_samples", "_window_ms", "_windows")
@@ -54,7 +53,7 @@ class Rate:
         """Add an amount.
 
         Args:
-            amount: the amount; negative to take one back.
+            amount: the amount; negative to revert one.
             now: the time (ms).
         """
         if not self._samples or now - self._samples[-1][0] >= self._window_ms:
@@ -70,12 +69,12 @@ class Rate:
         while self._samples and now - self._samples[0][0] >= self._windows * self._window_ms:
             self._samples.popleft()
         elapsed = now - self._samples[0][0] if self._samples else 0.0
-        # The time before the first use counts too, or a single request would be a high rate.
+        # The time before the first use counts too; otherwise a single request would be a high rate.
         missing = self._windows - 1 - int(elapsed // self._window_ms)
         return max(elapsed + max(missing, 0) * self._window_ms, self._window_ms)
 
     def throttle_ms(self, quota: float, now: float) -> float:
-        """Return how long (ms) to wait until the rate is back at the quota.
+        """Return the time (ms) until the rate is back at the quota.
 
         Args:
             quota: the highest rate, per second.
@@ -87,11 +86,11 @@ class Rate:
 
 
 class ClientQuotas:
-    """The quotas and what clients used of them.
+    """The quotas of clients and their usage.
 
     Args:
         config: the broker's settings.
-        store: its database, which keeps the quotas.
+        store: its database, which stores the quotas.
     """
 
     def __init__(self, config: BrokerConfig, store: MetadataStore) -> None:
@@ -100,7 +99,7 @@ class ClientQuotas:
         self._most_clients = config.max_quota_clients
         self._store = store
         self._quotas = store.client_quotas()
-        # The client id that was not used for longest comes first.
+        # Least recently used client id first.
         self._rates: OrderedDict[str, dict[str, Rate]] = OrderedDict()
 
     @property
@@ -109,18 +108,18 @@ class ClientQuotas:
         return bool(self._quotas)
 
     def all(self) -> Mapping[str | None, Mapping[str, float]]:
-        """Return the quotas by client id; those under None are for clients that have none of their own."""
+        """Return the quotas by client id; the key None holds the default quotas."""
         return self._quotas
 
     def set(self, client_id: str | None, quotas: dict[str, float]) -> None:
         """Replace the quotas of a client.
 
         Args:
-            client_id: its id; None for clients that have none of their own.
-            quotas: values by name; none to remove them.
+            client_id: its id; None for the default quotas.
+            quotas: values by name; empty to remove them.
 
         Raises:
-            ApiError: POLICY_VIOLATION where too many clients have quotas, KAFKA_STORAGE_ERROR; nothing was changed.
+            ApiError: POLICY_VIOLATION if too many clients have quotas, KAFKA_STORAGE_ERROR; nothing was changed.
         """
         if quotas and client_id not in self._quotas and len(self._quotas) >= self._most_clients:
             raise ApiError(
@@ -136,21 +135,21 @@ class ClientQuotas:
         return own[name] if name in own else self._quotas.get(None, {}).get(name)
 
     def most_fetched_bytes(self, client_id: str) -> int:
-        """Return how many bytes one Fetch may return: with more it could never be within its quota."""
+        """Return the maximum bytes of one Fetch, above which it could never meet its quota."""
         quota = self._quota(client_id, CONSUMER_BYTE_RATE)
         return _NO_LIMIT if quota is None else max(int(quota * (self._windows - 1) * self._window_ms / 1000), 1)
 
     def throttle(
         self, key: int, client_id: str, request_bytes: int, response: Message | None, busy_ms: float, now: float
     ) -> tuple[Message | None, int]:
-        """Take note of a request, and return its response and how long (ms) the client waits.
+        """Record a request, and return its response and the throttle time (ms).
 
         Args:
             key: the API.
             client_id: the client.
             request_bytes: size of the request.
-            response: its response; None if the client gets none.
-            busy_ms: how long (ms) the broker was busy with it.
+            response: its response; None if the client gets no response.
+            busy_ms: processing time (ms) of the request.
             now: the time (ms).
         """
         busy = busy_ms / 10  # percent of a second
@@ -170,7 +169,7 @@ class ClientQuotas:
         return response, round(wait_ms)
 
     def _used(self, client_id: str, name: str, amount: float, now: float) -> float:
-        """Take note of what a client used, and return how long (ms) it waits for it."""
+        """Record a client's usage, and return the resulting throttle time (ms)."""
         quota = self._quota(client_id, name)
         if quota is None:
             return 0.0

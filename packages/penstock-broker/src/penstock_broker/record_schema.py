@@ -1,43 +1,53 @@
-"""Schemas of the records that the broker keeps in internal topics, in the form in which kio has those of messages.
+"""Schemas of the records in internal topics, in the form of message schemas.
 
-Contains the types of fields and the making of a schema, which codec.entity_codec takes. Not here: the records
-(groups/schemas.py, transaction_log.py).
+Contains the types of fields and the construction of a schema. Not here: the records (groups/schemas.py,
+transaction_log.py).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import struct
-import types
-import uuid
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 from penstock_broker.wire.codec import Codec, Message
 from penstock_broker.wire.primitives import Sink
+from penstock_broker.wire.schema import Field, MessageSchema, Structure
 
 VERSION: Final = struct.Struct(">h")
-"""Layout of the version in front of each key and each value."""
+"""Layout of the version before each key and each value."""
 
-FieldType = tuple[Any, str | None]
-"""Type of a field in Python, and its name in Kafka's definitions; None for a structure."""
 
-STRING: Final[FieldType] = (str, "string")
-NULLABLE_STRING: Final[FieldType] = (str | None, "string")
-STRINGS: Final[FieldType] = (tuple[str, ...], "string")
-BYTES: Final[FieldType] = (bytes, "bytes")
-INT8: Final[FieldType] = (int, "int8")
-INT16: Final[FieldType] = (int, "int16")
-INT32: Final[FieldType] = (int, "int32")
-INT32S: Final[FieldType] = (tuple[int, ...], "int32")
-INT64: Final[FieldType] = (int, "int64")
-UUID: Final[FieldType] = (uuid.UUID, "uuid")
+class FieldType(NamedTuple):
+    """The type of a field.
+
+    Args:
+        name: its name in Kafka's definitions.
+        nullable: the versions in which the field may be null; empty for no version.
+        structures: the fields of the structures in it, by name.
+    """
+
+    name: str
+    nullable: str = ""
+    structures: Mapping[str, Sequence[Field]] = {}
+
+
+STRING: Final = FieldType("string")
+NULLABLE_STRING: Final = FieldType("string", nullable="0+")
+STRINGS: Final = FieldType("[]string")
+BYTES: Final = FieldType("bytes")
+INT8: Final = FieldType("int8")
+INT16: Final = FieldType("int16")
+INT32: Final = FieldType("int32")
+INT32S: Final = FieldType("[]int32")
+INT64: Final = FieldType("int64")
+UUID: Final = FieldType("uuid")
 
 
 def record_schema(
     name: str, fields: Mapping[str, FieldType], is_flexible: bool = False, tags: Mapping[str, int] | None = None
-) -> type[Any]:
-    """Return a schema as kio generates them from Kafka's definitions.
+) -> Structure:
+    """Return the schema of a record, or of a structure inside it.
 
     Args:
         name: its name in Kafka's definitions.
@@ -45,19 +55,13 @@ def record_schema(
         is_flexible: whether lengths are compact and fields may be tagged.
         tags: the tags of tagged fields by name.
     """
-
-    def metadata(field: str, kind: str | None) -> dict[str, object]:
-        found = {"kafka_type": kind, "tag": (tags or {}).get(field)}
-        return {key: value for key, value in found.items() if value is not None}
-
-    return dataclasses.make_dataclass(
-        name,
-        [
-            (field, declared, dataclasses.field(metadata=metadata(field, kind)))
-            for field, (declared, kind) in fields.items()
-        ],
-        namespace={"__flexible__": is_flexible},
-    )
+    own = [
+        Field(field, type.name, nullable=type.nullable, tag=(tags or {}).get(field)) for field, type in fields.items()
+    ]
+    structures: dict[str, Sequence[Field]] = {name: own}
+    for type in fields.values():
+        structures.update(type.structures)
+    return MessageSchema(name, "0+", "0+" if is_flexible else "", structures).at(0)
 
 
 def encode_versioned(version: int, codec: Codec, message: Message) -> bytes:
@@ -74,11 +78,11 @@ def encode_versioned(version: int, codec: Codec, message: Message) -> bytes:
     return b"".join(sink.chunks)
 
 
-def array_of(schema: type[Any]) -> FieldType:
+def array_of(structure: Structure) -> FieldType:
     """Return the type of an array of structures."""
-    return types.GenericAlias(tuple, (schema, ...)), None
+    return FieldType(f"[]{structure.name}", structures=structure.schema.structures)
 
 
-def nullable_array_of(schema: type[Any]) -> FieldType:
+def nullable_array_of(structure: Structure) -> FieldType:
     """Return the type of an array of structures that may be null."""
-    return types.GenericAlias(tuple, (schema, ...)) | None, None
+    return array_of(structure)._replace(nullable="0+")

@@ -1,9 +1,10 @@
-"""The records of a batch: read where the broker must look into them, and written where it is the producer.
+"""The records of a batch: decoding and encoding.
 
-Contains the format of single records, compressions, and the records of control batches (the markers that end
-transactions). Not here: the header of a batch (batch.py).
+Records are decoded if the broker must inspect them, and encoded if it is the producer itself. Contains the format of
+single records, compression, and the records of control batches (the markers that end transactions). Not here: the
+header of a batch (batch.py).
 
-Rule: a batch of a few bytes may announce gigabytes, so no more than MOST_DECOMPRESSED bytes are decompressed.
+Rule: a batch of a few bytes may announce gigabytes, so at most MOST_DECOMPRESSED bytes are decompressed.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import cramjam
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import (
     COMPRESSION_MASK,
@@ -28,13 +28,14 @@ from penstock_broker.batch import (
     InvalidBatchError,
     read_header,
 )
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import HEADER_SIZE, TRANSACTIONAL, encode_batch, encode_record, encode_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
-"""Headers of a record: (name, value) pairs; a name may occur twice (Kafka class: Headers)."""
+"""Record headers: (name, value) pairs; a name may occur twice (Kafka class: Headers)."""
 
 MOST_DECOMPRESSED: Final = 16 * 1024 * 1024
-"""Bytes of the records of one batch that are decompressed."""
+"""Maximum size in bytes of the decompressed records of one batch."""
 
 _ABORT, _COMMIT = 0, 1
 _CONTROL_KEY: Final = struct.Struct(">hh")
@@ -42,7 +43,7 @@ _MARKER_VALUE: Final = struct.Struct(">hi")
 
 
 class LogRecord(NamedTuple):
-    """A record of the log; the timestamp in ms."""
+    """A record of the log; the timestamp is in ms."""
 
     offset: int
     timestamp: int
@@ -52,15 +53,15 @@ class LogRecord(NamedTuple):
 
 
 class StoredRecord(NamedTuple):
-    """A record as compaction sees it.
+    """A record as seen by compaction.
 
     Args:
         offset: its offset.
         timestamp: its timestamp (ms).
         key: its key.
-        has_value: whether it has a value; a record without one is a tombstone.
+        has_value: whether it has a value; a record without a value is a tombstone.
         content: its bytes in the batch, from the attributes on.
-        key_at: where in them its key begins.
+        key_at: start of its key in the content.
     """
 
     offset: int
@@ -109,7 +110,7 @@ def record_times(view: memoryview) -> Iterator[tuple[int, int]]:
 
 
 def records_without_key(view: memoryview) -> Iterator[int]:
-    """Yield the places in a batch, from 0, of the records that have no key.
+    """Yield the indices, from 0, of the records without a key in a batch.
 
     Args:
         view: bytes that begin with a checked batch.
@@ -142,12 +143,13 @@ def stored_records(view: memoryview) -> Iterator[StoredRecord]:
 
 
 def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_horizon: int | None) -> bytearray:
-    """Return a batch with those of its records that compaction keeps; offsets and sequence numbers stay.
+    """Return a batch with the retained records; offsets and sequence numbers are unchanged.
 
     Args:
         header: the header of the batch.
-        records: the records to keep; without any, an empty batch is made, which keeps the producer's sequence numbers.
-        delete_horizon: time (ms) from which tombstones or the marker may be removed, set now; None to leave it.
+        records: the records to keep; without records, the result is an empty batch, which keeps the producer's sequence
+            numbers.
+        delete_horizon: new time (ms) from which tombstones or the marker may be removed; None to leave it unchanged.
     """
     if not records:
         kinds = header.attributes & (LOG_APPEND_TIME | TRANSACTIONAL | CONTROL)
@@ -158,7 +160,7 @@ def encode_kept(header: BatchHeader, records: Sequence[StoredRecord], delete_hor
     if delete_horizon is None:
         content = b"".join(encode_varint(len(record.content)) + record.content for record in records)
     else:
-        # The times of the records are relative to the base timestamp, which is the horizon from now on.
+        # The times of the records are relative to the base timestamp, which is now the horizon.
         header = header._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=delete_horizon)
         content = b"".join(_with_base_timestamp(record, header) for record in records)
     return encode_batch(header, _compress(content, header.attributes & COMPRESSION_MASK))
@@ -171,16 +173,16 @@ def _with_base_timestamp(record: StoredRecord, header: BatchHeader) -> bytes:
 
 
 def encode_records(records: Sequence[LogRecord]) -> bytearray:
-    """Return a batch without compression of records that the broker itself writes.
+    """Return an uncompressed batch of records written by the broker itself.
 
     Args:
-        records: at least one; their offsets are those that they get in the log, without a gap.
+        records: at least one; their offsets are their final offsets in the log, without a gap.
     """
     return _encode_records(records, 0, NO_PRODUCER_ID, -1)
 
 
 def encode_transactional_records(records: Sequence[LogRecord], producer_id: int, producer_epoch: int) -> bytearray:
-    """Return a batch of records that the broker itself writes as part of a producer's transaction.
+    """Return a batch of records written by the broker itself in a producer's transaction.
 
     Args:
         records: as for encode_records.
@@ -209,7 +211,7 @@ def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch
         marker: commit or abort.
         producer_id: the producer of the transaction.
         producer_epoch: its epoch.
-        timestamp: when it ended (ms).
+        timestamp: the time of its end (ms).
     """
     key = _CONTROL_KEY.pack(0, _COMMIT if marker.is_commit else _ABORT)
     record = LogRecord(0, timestamp, key, _MARKER_VALUE.pack(0, marker.coordinator_epoch))
@@ -220,9 +222,10 @@ def encode_marker(marker: EndTransactionMarker, producer_id: int, producer_epoch
 
 
 def read_marker(view: memoryview) -> EndTransactionMarker | None:
-    """Return the marker of a control batch; None if it ends no transaction.
+    """Return the marker of a control batch, or None if it ends no transaction.
 
-    That is so for other kinds of markers, and for the empty batches by which compaction keeps the state of producers.
+    The latter applies to other kinds of markers, and to the empty batches by which compaction preserves the state of
+    producers.
 
     Args:
         view: bytes that begin with a checked control batch.
@@ -265,8 +268,10 @@ def _encode_record(record: LogRecord, base_offset: int, base_timestamp: int) -> 
 
 
 def _framed_records(view: memoryview, header: BatchHeader) -> Iterator[tuple[memoryview, int, int, int]]:
-    """Yield for each record its bytes from the attributes on, where in them its key begins, its offset and its
-    timestamp."""
+    """Yield the bytes, key position, offset and timestamp of each record.
+
+    The bytes begin with the attributes; the key position is relative to them.
+    """
     fixed_time = header.attributes & LOG_APPEND_TIME
     data, position = memoryview(_decompress(view, header)), 0
     for _ in range(header.record_count):
@@ -295,7 +300,7 @@ def _read_record(record: memoryview, start: int, offset: int, timestamp: int) ->
 
 @contextmanager
 def _reading(header: BatchHeader) -> Iterator[None]:
-    """Raise an InvalidBatchError with the offset of a batch where its records cannot be read."""
+    """Raise an InvalidBatchError with the batch's offset if its records cannot be read."""
     try:
         yield
     except (IndexError, UnicodeDecodeError, struct.error, cramjam.DecompressionError) as error:
@@ -326,8 +331,10 @@ def _unpack_sized(data: memoryview, position: int) -> tuple[bytes | None, int]:
 
 
 def _decompressed(codec: Any, data: bytes) -> memoryview:
-    """Return what was compressed, which has no more than MOST_DECOMPRESSED bytes: a batch of a few bytes may announce
-    gigabytes."""
+    """Return the decompressed data, of at most MOST_DECOMPRESSED bytes.
+
+    A batch of a few bytes may announce gigabytes.
+    """
     for size in (MOST_DECOMPRESSED // 16, MOST_DECOMPRESSED):
         buffer = memoryview(bytearray(size))
         try:
@@ -346,7 +353,7 @@ def _decompress_snappy_block(data: bytes, room: int) -> bytes:
 
 
 def _decompress_snappy(data: bytes) -> bytes:
-    # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with their length in front.
+    # Java clients frame snappy in their own format: a 16-byte preamble, then blocks with a length prefix.
     if not data.startswith(b"\x82SNAPPY\x00"):
         return _decompress_snappy_block(data, MOST_DECOMPRESSED)
     blocks, position, room = [], 16, MOST_DECOMPRESSED

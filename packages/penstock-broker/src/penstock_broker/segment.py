@@ -1,18 +1,18 @@
 """One segment of a log: a file of record batches, with a sparse index.
 
 Contains appending, the search by offset and by time, and reading. Not here: the order of segments (log_segments.py),
-their roll (log.py), recovery after a crash (log_loader.py), and the entries of the index (offset_index.py).
+rolling (log.py), crash recovery (log_loader.py), and the entries of the index (offset_index.py).
 
 Rules:
-- A file is named after its first offset, in 20 digits, as Kafka names it, and holds whole batches only. A failed write
-  is removed immediately; a write that a crash interrupted is removed at the next start.
-- A process that dies loses nothing that was acknowledged, because the operating system has the bytes by then. As in
-  Kafka a segment is forced to disk when it is closed, and before that if the topic asks for it (`flush.messages`,
-  `flush.ms`), so a power failure may cut the end of the log.
+- The name of a file is its first offset in 20 digits, as in Kafka, and the file holds whole batches only. A failed
+  write is removed immediately; a write that a crash interrupted is removed at the next start.
+- The death of the process loses no acknowledged record, because the operating system already has the bytes. As in
+  Kafka, a segment is forced to disk when it is closed, and earlier if the topic asks for it (`flush.messages`,
+  `flush.ms`), so a power failure may cut off the end of the log.
 - Compaction leaves gaps, so an offset between two batches is legal.
-- The file of the index is written when a closed segment is on disk and at a clean stop, and removed before the next
-  append. So a segment that has one needs no recovery. Without one, the index is rebuilt from the batches' headers, at
-  start or when it is used.
+- The index file is written once a closed segment is on disk and at a clean stop, and removed before the next append. So
+  a segment with an index file needs no recovery. Without it, the index is rebuilt from the batches' headers, at startup
+  or on first use.
 """
 
 from __future__ import annotations
@@ -24,47 +24,51 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import NO_TIMESTAMP, BatchHeader, InvalidBatchError, check_intact, read_header
 from penstock_broker.common.private_files import FILE_MODE
 from penstock_broker.durable import sync_path, write_atomically
 from penstock_broker.offset_index import NO_SEGMENT, InvalidIndexError, OffsetIndex, SegmentSummary, read_summary
 from penstock_broker.segment_scan import scan
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import HEADER_SIZE
 
 CLEANED_SUFFIX: Final = ".cleaned"
-"""What follows the name of a file that a compaction has not finished."""
+"""File name suffix of an unfinished compaction."""
 
 DELETED_SUFFIX: Final = ".deleted"
-"""What follows the name of a file that is no longer part of the log and waits to be removed."""
+"""File name suffix of a file that left the log and will be removed."""
 
 _READ_AHEAD_BYTES: Final = 64 * 1024
 _NEWEST_BATCHES: Final = 8
-"""Batches at the end whose positions are known: most readers wait for the next one, and need no search for it."""
+"""Number of last batches with known positions.
+
+Most readers wait for the next batch, and need no search for it.
+"""
 
 _OPEN: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Segment:
-    """A file of batches, in the order of their offsets. All methods raise an OSError if the file cannot be used.
+    """A file of batches, in the order of their offsets.
+
+    All methods raise an OSError if the file cannot be used.
 
     Args:
         directory: the directory of the partition.
-        base_offset: offset of the first record the segment may hold.
-        index_interval_bytes: bytes of log between two entries of the index, at least.
-        suffix: what follows the usual name of the file.
+        base_offset: the lowest possible offset of its records.
+        index_interval_bytes: minimum bytes of log between two entries of the index.
+        suffix: suffix after the usual name of the file.
 
     Attributes:
         path: the file.
-        base_offset: offset of the first record the segment may hold.
+        base_offset: the lowest possible offset of its records.
         next_offset: the offset after its last record.
         size: bytes of whole batches.
-        first_timestamp: the largest timestamp of its first batch (ms), -1 where it is empty or has none.
-        max_timestamp: the largest timestamp in it (ms), -1 where it is empty or has none.
-        followed_by: the first offset of the segment after it; NO_SEGMENT if it is the last one, or if a file without an
-            index does not tell.
-        has_index_file: whether the file of its index counts; then all of the segment is on disk.
+        first_timestamp: the largest timestamp of its first batch (ms), -1 without batches or timestamps.
+        max_timestamp: the largest timestamp in it (ms), -1 without batches or timestamps.
+        followed_by: the first offset of the next segment; NO_SEGMENT if it is the last one, or unknown without an index
+            file.
+        has_index_file: whether its index file is valid; then all of the segment is on disk.
         is_on_disk: whether force_to_disk has succeeded.
     """
 
@@ -104,15 +108,15 @@ class Segment:
         self.is_on_disk = False
 
     def create(self) -> None:
-        """Make the empty file, unless it is open already."""
+        """Create the empty file, unless it is open already."""
         if self._descriptor is None:
             self._descriptor = os.open(self.path, _OPEN | os.O_CREAT, FILE_MODE)
 
     def read_index(self) -> SegmentSummary | None:
-        """Learn what the file holds from the file of its index, if that describes a file of this size.
+        """Restore the segment's state from its index file, if that matches the file size.
 
         Returns:
-            What the index says; None if it is missing or damaged.
+            The summary in the index file, or None if it is missing or damaged.
         """
         summary = read_summary(self._index_path)
         if summary is not None and summary.size == self.path.stat().st_size:
@@ -122,7 +126,7 @@ class Segment:
         return summary
 
     def load(self, headers: Iterable[BatchHeader]) -> None:
-        """Take note of the batches in the file, by their headers in order."""
+        """Add the batches in the file, given their headers in order."""
         for header in headers:
             self._note(header)
 
@@ -161,7 +165,7 @@ class Segment:
         return len(self._loaded_index)
 
     def write_index(self) -> None:
-        """Write the file of the index, if it can be written; all of the segment must be on disk."""
+        """Write the index file if possible; all of the segment must be on disk."""
         if self.has_index_file:
             return
         summary = SegmentSummary(
@@ -183,10 +187,10 @@ class Segment:
         Args:
             batch: the bytes, with their offset assigned.
             header: the header of these bytes.
-            must_flush: whether it is forced to disk, with all before it.
+            must_flush: whether it is forced to disk, with everything before it.
 
         Raises:
-            OSError: the batch could not be written whole; the file is as before.
+            OSError: the batch could not be written completely; the file is unchanged.
         """
         self.remove_index()
         written = 0
@@ -205,7 +209,7 @@ class Segment:
         self._note(header)
 
     def remove_index(self) -> None:
-        """Remove the file of the index, because what it says is about to change."""
+        """Remove the index file, because the segment is about to change."""
         if self.has_index_file:
             self._index = self._loaded_index
             self._index_path.unlink(missing_ok=True)
@@ -217,7 +221,7 @@ class Segment:
         os.fdatasync(self._file)
 
     def flush_with_name(self) -> None:
-        """Force the batches to disk, and the name of the file."""
+        """Force the batches and the name of the file to disk."""
         self.flush()
         if not self._is_name_on_disk:
             for directory in islice(self.path.parents, 3):  # of the partition, of the topic, of all topics
@@ -225,13 +229,16 @@ class Segment:
             self._is_name_on_disk = True
 
     def force_to_disk(self) -> None:
-        """Force the file to disk, and its name. This may run in a thread, while the segment is read or leaves."""
+        """Force the file and its name to disk.
+
+        This may run in a thread while the segment is read or leaves the log.
+        """
         sync_path(self.path)
         sync_path(self.path.parent)
         self.is_on_disk = True
 
     def _position_of(self, offset: int) -> int:
-        """Return where the batch begins that holds the offset or, where no batch does, the next one."""
+        """Return the position of the batch with the offset, or of the next batch."""
         found = self.size
         for base_offset, next_offset, position in reversed(self._newest):
             if next_offset <= offset:
@@ -252,21 +259,22 @@ class Segment:
 
     def _header_in(self, data: bytes | memoryview, position: int) -> BatchHeader:
         header = read_header(data)
-        if header.size < HEADER_SIZE:  # nobody may wait for the end of a file that was damaged while it was open
+        if header.size < HEADER_SIZE:  # a file damaged while it was open must not cause an endless wait
             raise InvalidBatchError(ErrorCode.corrupt_message, f"{self.path} is damaged at byte {position}")
         return header
 
     def read(self, offset: int, max_bytes: int, before: int) -> tuple[bytes, int]:
-        """Return whole batches from the one that holds an offset on, or from the next one where no batch holds it.
+        """Return whole batches from the one at an offset on.
+
+        If the offset is in a gap, the next batch is the first.
 
         Args:
-            offset: the first offset wanted; earlier records of its batch come along.
-            max_bytes: the most bytes to return; the first batch is returned even if it is larger.
-            before: the offset that ends the range; a batch that holds it, and later ones, are not returned.
+            offset: the first offset wanted; earlier records of its batch are included.
+            max_bytes: maximum size in bytes; the first batch is returned even if it is larger.
+            before: the offset that ends the range; its batch and later ones are not returned.
 
         Returns:
-            The batches as they are in the log, and the offset after the last one; no bytes if the range has no
-            batch.
+            The batches as stored in the log, and the offset after the last one; no bytes if the range has no batch.
         """
         start = self._position_of(offset)
         end, next_offset = self.size, self.next_offset
@@ -280,15 +288,15 @@ class Segment:
         return os.pread(self._file, end - start, start), next_offset
 
     def batches_from(self, offset: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield header and bytes of each batch from the one that holds an offset on.
+        """Yield header and bytes of each batch, beginning with the one at an offset.
 
         Raises:
-            InvalidBatchError: a batch is damaged; what the broker itself reads is not checked by a consumer.
+            InvalidBatchError: a batch is damaged; no consumer checks the batches read by the broker itself.
         """
         return self._batches(self._position_of(offset))
 
     def batches_from_time(self, timestamp: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield batches as `batches_from` does. All that are left out are older than a time (ms)."""
+        """Yield batches like `batches_from`, skipping only batches older than a time (ms)."""
         return self._batches(self._loaded_index.position_of_time(timestamp))
 
     def _batches(self, position: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -317,20 +325,20 @@ class Segment:
         return memoryview(os.pread(self._file, min(size, self.size - position), position))
 
     def largest_timestamp(self) -> int:
-        """Return the largest timestamp (ms) in it or, where its records have none, when the file was last changed."""
+        """Return the largest timestamp (ms), or the modification time of a file without timestamps."""
         return self.path.stat().st_mtime_ns // 1_000_000 if self.max_timestamp == NO_TIMESTAMP else self.max_timestamp
 
     def take_the_place_of(self, other: Segment) -> None:
-        """Replace the file of a segment of the same offset by this one's, atomically."""
+        """Replace the file of a segment with the same offset by this one's, atomically."""
         other.close()
-        # An index of the other file must not be taken for one of this file.
+        # An index of the other file must not be mistaken for one of this file.
         self._index_path.unlink(missing_ok=True)
         os.replace(self.path, other.path)
-        sync_path(self.path.parent)  # before files go that this one replaces
+        sync_path(self.path.parent)  # before the files are removed that this one replaces
         self.path = other.path
 
     def set_aside(self) -> Path:
-        """Take the files out of the log, and return the one that is left to be removed."""
+        """Remove the segment from the log, and return the renamed file for later removal."""
         self.close()
         self._index_path.unlink(missing_ok=True)
         aside = self.path.with_name(self.path.name + DELETED_SUFFIX)
@@ -338,7 +346,10 @@ class Segment:
         return aside
 
     def close(self) -> None:
-        """Close the file, and forget the index if it has a file; the next use opens them again."""
+        """Close the file, and unload an index that has a file.
+
+        Both are reopened on use.
+        """
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -347,7 +358,10 @@ class Segment:
 
 
 def _check_order(header: BatchHeader, chunk: memoryview, offsets: range, where: str) -> None:
-    """Check that a batch is undamaged and has offsets in a range; else raise InvalidBatchError, which says where."""
+    """Check that a batch is undamaged and has offsets in a range.
+
+    Otherwise raise an InvalidBatchError with `where` in its message.
+    """
     try:
         check_intact(chunk)
     except InvalidBatchError as error:

@@ -1,4 +1,4 @@
-"""Reads the headers of batches from a segment's file, in order or after damage.
+"""Reading of batch headers from a segment's file, in order or after damage.
 
 Not here: the segment (segment.py), and its recovery (log_loader.py, cut.py).
 """
@@ -14,7 +14,7 @@ from typing import Final
 from penstock_broker.batch import BatchHeader, InvalidBatchError, check_intact
 from penstock_broker.wire.record_batches import HEADER_SIZE
 
-# The leader's epoch, which is a small number, and the number of the format.
+# The leader epoch, a small number, and the format number.
 _BATCH_MARK: Final = re.compile(rb"\x00\x00..\x02", re.DOTALL)
 _BATCH_MARK_AT: Final = 12
 
@@ -32,10 +32,10 @@ def scan(
     Args:
         path: the file.
         size: its size, in bytes.
-        first_offset: the first offset that it may hold.
+        first_offset: the lowest possible offset in it.
         read: returns the header at the start of a view, or raises InvalidBatchError.
-        is_gapless: whether each batch begins where the one before it ends, for no compaction was there.
-        end_offset: the offset beyond which no batch reaches, if one is known.
+        is_gapless: whether each batch begins at the end of the previous one, because the file was not compacted.
+        end_offset: upper bound of the batches' end offsets, if known.
 
     Raises:
         OSError: it cannot be read.
@@ -58,12 +58,12 @@ def scan(
 
 
 def scan_damaged(path: Path, position: int, first_offset: int) -> Iterator[BatchHeader]:
-    """Yield the headers of undamaged batches, wherever they begin from a position on.
+    """Yield the headers of undamaged batches at any position after a given one.
 
     Args:
-        path: the file; it is longer than that.
+        path: the file; it is longer than the position.
         position: the position, in bytes.
-        first_offset: the first offset that they may have.
+        first_offset: the lowest possible offset of these batches.
 
     Raises:
         OSError: it cannot be read.

@@ -1,9 +1,9 @@
-"""The broker as a process: its lock, its listening socket, its start and its end.
+"""The broker process: its lock, its listening socket, its start and its end.
 
-Contains `run`, which the command line calls, and what can go wrong at start. Not here: connections (connection.py).
+Contains `run`, which the command line calls, and the startup errors. Not here: connections (connection.py).
 
-Rules: one broker for a data directory (a lock on a file in it, which the operating system frees when the process
-dies). The line with the address is printed when clients can connect, not before.
+Rules: one broker per data directory (ensured by a lock on a file in it, which the operating system releases when the
+process dies). The line with the address is printed once clients can connect, not earlier.
 """
 
 from __future__ import annotations
@@ -44,36 +44,35 @@ from penstock_broker.transaction_log import NO_ID, TransactionLog
 from penstock_broker.transactions import TransactionCoordinator
 
 READY_LINE: Final = "Kafka broker is ready: bootstrap.servers="
-"""The beginning of the line that the broker prints when it is ready; the address follows."""
+"""Prefix of the line printed when the broker is ready; its address follows."""
 
 REGISTRY_LINE: Final = "Schema registry is ready: url="
-"""The beginning of the line before that one, if there is a schema registry; its URL follows."""
+"""Prefix of the preceding line for the schema registry, if any; its URL follows."""
 
 REGISTRY_GROUP: Final = "penstock_broker.schema_registry"
-"""The group of the entry point that serves the schema registry; penstock-streams has one."""
+"""Entry point group of the schema registry server, which penstock-streams provides."""
 
 _INSTALL_REGISTRY: Final = "pip install 'penstock-streams[avro,ui]'."
 
 Ready = Callable[[str, str | None], None]
-"""Takes the address (`host:port`) of the broker, and the URL of its schema registry, None if there is none."""
+"""Receives the broker's address (`host:port`) and the registry's URL, or None."""
 
 _TICK_SECONDS: Final = 1.0
-"""How often it is checked whether transactions take too long."""
+"""Interval (s) of the check for transaction time-outs."""
 
 _log = logging.getLogger(__name__)
 
 
 class Input(Enum):
-    """What the standard input of the broker is for.
+    """Use of the broker's standard input.
 
-    The broker of a parent process stops when the input is closed, so that it never outlives the process at its other
-    end.
+    A broker of a parent process stops when the input is closed, so that it never outlives the process at the other end.
     """
 
     UNUSED = 0
     OF_PARENT = 1
     COMMANDS = 2
-    """Of a parent process that sends commands (commands.py)."""
+    """Parent process that sends commands (commands.py)."""
 
 
 def run(
@@ -86,8 +85,8 @@ def run(
 
     Args:
         config: the broker's settings.
-        on_ready: called when clients can connect; prints the line with the address if it is None.
-        input: what standard input is for.
+        on_ready: called when clients can connect; None to print the line with the address.
+        input: use of the standard input.
         is_temporary: whether the data directory is removed at the end.
 
     Raises:
@@ -108,7 +107,7 @@ def _print_ready(address: str, registry_url: str | None) -> None:
 
 
 def _allow_open_files() -> None:
-    # Every partition that is written keeps a file open, and the usual limit is 1,024.
+    # Every partition with writes keeps a file open, and the usual limit is 1,024.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -154,13 +153,7 @@ async def _serve(config: BrokerConfig, on_ready: Ready, input: Input) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     store = MetadataStore(config.data_dir / "metadata.sqlite")
-    try:
-        topics = TopicRegistry(config, store, SystemClock())
-    except OSError as error:
-        raise BrokerError(
-            f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
-            "writable"
-        ) from error
+    topics = _opened_topics(config, store)
     connections = Connections(config)
     state: BrokerState | None = None
     apis = dict(APIS)
@@ -203,9 +196,19 @@ async def _serve(config: BrokerConfig, on_ready: Ready, input: Input) -> None:
         store.close()
 
 
+def _opened_topics(config: BrokerConfig, store: MetadataStore) -> TopicRegistry:
+    try:
+        return TopicRegistry(config, store, SystemClock())
+    except OSError as error:
+        raise BrokerError(
+            f"cannot open {error.filename}: {error.strerror}; the files of a data directory must be this user's, and "
+            "writable"
+        ) from error
+
+
 @asynccontextmanager
 async def _schema_registry(config: BrokerConfig, topics: TopicRegistry, host: str) -> AsyncIterator[str | None]:
-    """Serve the schema registry, if there is to be one, for the time of the block; yields its URL."""
+    """Serve the schema registry, if configured, during the block; yields its URL."""
     if config.schema_registry_port is None:
         yield None
         return

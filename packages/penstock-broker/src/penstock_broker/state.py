@@ -1,4 +1,4 @@
-"""What the handlers of requests share: the broker's settings, topics, coordinators, database and address."""
+"""Shared state of the request handlers: settings, topics, coordinators, database and address."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from penstock_broker.transactions import TransactionCoordinator
 from penstock_broker.wire.codec import Message
 
 NODE_ID: Final = 1
-"""Id of the one broker of the cluster."""
+"""Id of the cluster's only broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """The running broker, as the handlers of requests see it.
+    """The running broker, as seen by request handlers.
 
     Args:
         config: its settings.
         store: its database.
-        producer_ids: what gives the ids of producers.
+        producer_ids: allocates producer ids.
         topics: its topics.
         groups: its groups.
-        transactions: its coordinator of transactions.
+        transactions: its transaction coordinator.
         quotas: the quotas of its clients.
-        host: the address that clients receive.
+        host: the address advertised to clients.
         port: the TCP port that it listens on.
         cluster_id: id of the cluster.
     """
@@ -54,8 +54,8 @@ class Request:
     Args:
         version: version of its API.
         body: the decoded fields.
-        client_id: the name that the client gives itself; not unique.
-        client_host: the client's address, as Kafka shows it: `/127.0.0.1`.
+        client_id: name of the client, chosen by itself; not unique.
+        client_host: the client's address in Kafka's form: `/127.0.0.1`.
     """
 
     version: int

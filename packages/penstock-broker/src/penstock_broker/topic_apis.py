@@ -1,8 +1,10 @@
-"""The APIs about topics and the cluster: Metadata, DescribeTopicPartitions, DescribeCluster, CreateTopics,
-DeleteTopics, CreatePartitions and DescribeLogDirs.
+"""The APIs for topics and the cluster.
 
-Rules: a handler takes the state and a request and returns the response as a message. What is wrong with one topic is
-answered for that topic and does not stop the others.
+These are Metadata, DescribeTopicPartitions, DescribeCluster, CreateTopics, DeleteTopics, CreatePartitions and
+DescribeLogDirs.
+
+Rules: a handler takes the state and a request and returns the response as a message. An error of one topic is reported
+for that topic and does not affect the others.
 """
 
 from __future__ import annotations
@@ -14,8 +16,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.authorized_operations import ON_CLUSTER, ON_TOPIC
 from penstock_broker.config_apis import topic_config_entries
 from penstock_broker.errors import ApiError
@@ -23,23 +23,24 @@ from penstock_broker.metadata_store import TopicRow
 from penstock_broker.state import NODE_ID, BrokerState, Request
 from penstock_broker.topics import Topic
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _NO_TOPIC_ID: Final = uuid.UUID(int=0)
 
 _MOST_PARTITIONS: Final = 2_000
-"""Partitions in one answer to DescribeTopicPartitions, as Kafka's `max.request.partition.size.limit`."""
+"""Maximum partitions per DescribeTopicPartitions answer, like Kafka's `max.request.partition.size.limit`."""
 
 
 def metadata(state: BrokerState, request: Request) -> Message:
-    """Answer Metadata: the broker and the topics that were asked for, made where the request allows it."""
+    """Answer Metadata with the broker and the requested topics, creating them if allowed."""
     wanted: list[Message] | None = request.body["topics"]
     found: Sequence[Topic | Message]
-    # Version 0 has no null: there an empty list asks for all topics.
+    # Version 0 has no null: an empty list requests all topics there.
     if wanted is None or (request.version == 0 and not wanted):
         found = state.topics.all()
     else:
         may_create = state.config.auto_create_topics and request.body.get("allow_auto_topic_creation", True)
-        # As in Kafka, what is wanted twice is answered once.
+        # As in Kafka, a topic that is requested twice is answered once.
         distinct = {(topic["name"], topic.get("topic_id", _NO_TOPIC_ID)): None for topic in wanted}
         found = [_wanted_topic(state, *names, may_create) for names in distinct]
     topics = LazyArray(found, partial(_topic_metadata, request))
@@ -58,7 +59,7 @@ def _on_cluster(request: Request) -> Message:
 
 
 def _wanted_topic(state: BrokerState, name: str | None, topic_id: uuid.UUID, may_create: bool) -> Topic | Message:
-    """Return a topic, or the answer that says why there is none."""
+    """Return a topic, or the answer with the reason why it does not exist."""
     try:
         return state.topics.by_id(topic_id) if name is None else _find_or_create(state, name, may_create)
     except ApiError as error:
@@ -100,8 +101,11 @@ def _topic_metadata(request: Request, topic: Topic | Message) -> Message:
 
 
 def describe_topic_partitions(state: BrokerState, request: Request) -> Message:
-    """Answer DescribeTopicPartitions (KIP-966): topics by name, from the cursor of the answer before it on, with the
-    cursor of the next answer where there are more partitions than one answer may have."""
+    """Answer DescribeTopicPartitions (KIP-966) with topics sorted by name.
+
+    The answer begins at the cursor of the previous one, and has a cursor for the next one if there are more partitions
+    than its limit.
+    """
     wanted = {topic["name"] for topic in request.body["topics"]}
     cursor = request.body["cursor"] or {"topic_name": "", "partition_index": 0}
     if cursor["partition_index"] < 0:
@@ -153,7 +157,7 @@ def create_topics(state: BrokerState, request: Request) -> Message:
 
 
 def _create_topic(state: BrokerState, request: Request, wanted: Message, times: Counter[str]) -> TopicRow | Message:
-    """Create a topic, and return it or the answer that says why it was not created."""
+    """Create a topic, and return it, or the answer with the reason of the failure."""
     name: str = wanted["name"]
     try:
         if times[name] > 1:
@@ -249,7 +253,7 @@ def create_partitions(state: BrokerState, request: Request) -> Message:
 
 
 def describe_log_dirs(state: BrokerState, request: Request) -> Message:
-    """Answer DescribeLogDirs: the bytes of each log in the data directory."""
+    """Answer DescribeLogDirs with the size of each log in the data directory."""
     wanted: list[Message] | None = request.body["topics"]
     partitions = None if wanted is None else {topic["topic"]: set(topic["partitions"]) for topic in wanted}
     try:

@@ -1,8 +1,7 @@
-"""The configuration of topics: the keys that Kafka knows, their defaults, the checks of their values, and the values as
-a log uses them.
+"""Topic configuration: keys, defaults, checks of values, and the values used by a log.
 
-Contains one row for each key. Rule: what is accepted is acted on. A key whose other values this broker does not serve
-accepts only its default, and the refusal gives the reason.
+Contains one row per key. Rule: every accepted value takes effect. A key with only one supported value accepts only its
+default, and the error gives the reason.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class ConfigType(IntEnum):
-    """Types of configuration values, by their numbers in DescribeConfigs."""
+    """Types of configuration values, with their numbers in DescribeConfigs."""
 
     BOOLEAN = 1
     STRING = 2
@@ -34,12 +32,12 @@ class TopicConfigKey:
     """A key of a topic's configuration.
 
     Args:
-        default: the value if a topic sets none.
+        default: the default value.
         type: the type of its values.
-        is_valid: the check of a value that a client gives.
-        expected: what the check accepts, for its error.
-        why_only_default: why this broker serves no other value than the default; empty if it serves all.
-        is_internal: whether it is for tests, and shown only of a topic that sets it.
+        is_valid: the check of a value given by a client.
+        expected: description of valid values, for the error of the check.
+        why_only_default: reason why only the default is supported; empty if all values are.
+        is_internal: whether it is for tests, and shown only for a topic that sets it.
     """
 
     default: str
@@ -89,10 +87,10 @@ def _is_compression(value: str) -> bool:
 _LARGEST: Final = 2**63 - 1
 
 NEVER: Final = _LARGEST
-"""Number of messages, or ms, after which nothing is ever flushed."""
+"""Number of messages, or ms, that disables flushes."""
 
 MIN_SEGMENT_BYTES: Final = 1024 * 1024
-"""The smallest segments that users may ask for (KIP-1030)."""
+"""The smallest segment size that users may configure (KIP-1030)."""
 
 TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "cleanup.policy": TopicConfigKey("delete", ConfigType.LIST, _is_cleanup_policy, "compact, delete, or both"),
@@ -116,7 +114,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
     "message.timestamp.type": _one_of("CreateTime", "CreateTime", "LogAppendTime"),
     "min.cleanable.dirty.ratio": TopicConfigKey("0.5", ConfigType.DOUBLE, _is_ratio, "a number from 0 to 1"),
     "min.compaction.lag.ms": _number(0, 0),
-    "min.insync.replicas": _int(1, 1),  # Kafka asks for no more than there are, and here is one
+    "min.insync.replicas": _int(1, 1),  # Kafka caps it at the number of replicas, which is one here
     "preallocate": replace(_boolean(False), why_only_default="it does not reserve space for segments"),
     "retention.bytes": _number(-1, -1),
     "retention.ms": _number(604_800_000, -1),
@@ -128,7 +126,7 @@ TOPIC_CONFIGS: Final[Mapping[str, TopicConfigKey]] = {
         _boolean(False), why_only_default="with one replica there is no leader to elect"
     ),
 }
-"""The keys of a topic's configuration; those of replication and tiered storage without a use here are left out."""
+"""The keys of a topic's configuration, without unused ones of replication and tiered storage."""
 
 BROKER_KEYS: Final[Mapping[str, str]] = {
     "compression.type": "compression.type",
@@ -155,19 +153,21 @@ BROKER_KEYS: Final[Mapping[str, str]] = {
     "min.insync.replicas": "min.insync.replicas",
     "unclean.leader.election.enable": "unclean.leader.election.enable",
 }
-"""The keys of the broker that are defaults of topics, and the topics' names for them (Kafka class:
-ServerTopicConfigSynonyms)."""
+"""Topic configuration keys by the broker's keys for their defaults.
+
+Kafka class: ServerTopicConfigSynonyms.
+"""
 
 
 def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str, str]) -> dict[str, str]:
     """Return the configuration of a topic after checking keys and values.
 
     Args:
-        configs: values as a client sent them.
-        defaults: what a topic has that sets none, where it is not Kafka's.
+        configs: values as sent by a client.
+        defaults: the default topic configuration, as far as it differs from Kafka's.
 
     Raises:
-        ApiError: INVALID_CONFIG, naming the key.
+        ApiError: INVALID_CONFIG, with the name of the key.
     """
     checked: dict[str, str] = {}
     for name, value in configs.items():
@@ -195,27 +195,27 @@ def check_topic_configs(configs: Mapping[str, str | None], defaults: Mapping[str
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """The configuration of a topic as the logs of its partitions use it (Kafka class: LogConfig).
+    """A topic's configuration, as used by the logs of its partitions (Kafka class: LogConfig).
 
     Args:
         compact: whether older records of a key are removed.
         delete: whether old segments are deleted.
         segment_bytes: size at which a new segment starts.
         segment_ms: time (ms) after which a new segment starts.
-        segment_jitter_ms: how much earlier than that it may start, at random (ms).
-        segment_index_bytes: size of the index at which a new segment starts, by Kafka's format.
-        index_interval_bytes: bytes of log between two entries of the index, at least.
+        segment_jitter_ms: maximum random reduction of that time (ms).
+        segment_index_bytes: size of the index at which a new segment starts, in Kafka's format.
+        index_interval_bytes: minimum bytes of log between two entries of the index.
         retention_ms: age (ms) at which segments are deleted; negative for never.
         retention_bytes: size of the log above which segments are deleted; negative for never.
-        file_delete_delay_ms: how long (ms) the file of a deleted segment stays.
+        file_delete_delay_ms: time (ms) that the file of a deleted segment is kept.
         max_message_bytes: largest accepted batch, in bytes.
         min_compaction_lag_ms: time (ms) before which a record is not compacted.
         max_compaction_lag_ms: time (ms) after which a record must be compacted.
         min_cleanable_dirty_ratio: share of the log that must be uncompacted for a compaction to begin.
-        delete_retention_ms: how long (ms) a compaction keeps tombstones and the markers of transactions.
-        is_log_append_time: whether records get the time of the append.
-        timestamp_before_max_ms: how far (ms) before the time of the append a record's timestamp may be.
-        timestamp_after_max_ms: how far (ms) after the time of the append a record's timestamp may be.
+        delete_retention_ms: time (ms) that compaction keeps tombstones and transaction markers.
+        is_log_append_time: whether records get the append time.
+        timestamp_before_max_ms: maximum time (ms) of a record's timestamp before its append time.
+        timestamp_after_max_ms: maximum time (ms) of a record's timestamp after its append time.
         flush_messages: records after which the log is forced to disk.
         flush_ms: time (ms) after which the log is forced to disk.
     """
@@ -248,7 +248,11 @@ class LogConfig:
 
     @property
     def longest_segment_ms(self) -> int:
-        """Time (ms) after which a new segment starts; a record of the active segment could not be compacted."""
+        """Time (ms) after which a new segment starts.
+
+        Records of the active segment cannot be compacted, so it is at most `max_compaction_lag_ms` for a compacted
+        topic.
+        """
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compact else self.segment_ms
 
 
@@ -256,7 +260,7 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
     """Return the configuration of logs.
 
     Args:
-        configs: values by key, checked; a key that is missing has Kafka's default.
+        configs: checked values by key; a missing key has Kafka's default.
     """
 
     def text(name: str) -> str:
@@ -269,7 +273,7 @@ def log_config(configs: Mapping[str, str]) -> LogConfig:
     return LogConfig(
         compact="compact" in policies,
         delete="delete" in policies,
-        # As in Kafka, tests may ask for segments that are smaller than users want them.
+        # As in Kafka, tests may use smaller segments than users can configure.
         segment_bytes=number("internal.segment.bytes" if "internal.segment.bytes" in configs else "segment.bytes"),
         segment_ms=number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),

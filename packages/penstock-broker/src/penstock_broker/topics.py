@@ -1,13 +1,13 @@
 """The topics of the broker and their partitions.
 
-Creates, deletes, grows and finds topics, and checks their names. Not here: the log of a
-partition (partition.py) and what is stored of a topic (metadata_store.py).
+Creates, deletes, grows and finds topics, and checks their names. Not here: the log of a partition (partition.py) and
+the stored metadata of a topic (metadata_store.py).
 
-Rules: the database decides which topics exist. A directory is named after the topic's id, so a topic that is deleted
-and created again never sees the old records; a start removes what a deletion has left, and keeps the records of topics
-that the database does not know aside, as Kafka does. The directories of the partitions are made before the database
-knows the topic, so one that a start misses was there. Only the broker writes internal topics: clients can read them,
-but not create, produce to, grow or delete them.
+Rules: the database determines the existing topics. The name of a topic's directory is the topic's id, so a topic that
+is deleted and created again never sees the old records. A start removes the remains of a deletion, and sets records of
+unknown topics aside, as Kafka does. The directories of the partitions are created before the database contains the
+topic, so a directory that is missing at startup existed before. Only the broker writes internal topics: clients can
+read them, but not create, produce to, grow or delete them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.batch import BatchHeader
 from penstock_broker.common.clock import Clock
 from penstock_broker.config import BrokerConfig
@@ -33,18 +31,19 @@ from penstock_broker.log import has_log, make_log
 from penstock_broker.metadata_store import TOPICS_DIRECTORY, MetadataStore, TopicRow
 from penstock_broker.partition import Partition
 from penstock_broker.topic_config import BROKER_KEYS, check_topic_configs, log_config
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-"""Name of the topic in which the broker keeps groups and their offsets."""
+"""Name of the topic with groups and their offsets."""
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
-"""Name of the topic in which the broker keeps the state of transactional ids."""
+"""Name of the topic with the states of transactional ids."""
 
 ALL_BROKERS: Final = ""
-"""The name under which a client sets a configuration for all brokers."""
+"""Broker name in a client-set configuration for all brokers."""
 
 _INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
-# Small segments, so that a start reads little: the last one is never compacted.
+# Small segments limit the reads at startup, because the last one is never compacted.
 _INTERNAL_CONFIGS: Final = {"cleanup.policy": "compact", "segment.bytes": str(1024 * 1024)}
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DELETED_SUFFIX: Final = ".deleted"
@@ -59,7 +58,7 @@ class Topic:
     Args:
         name: its name.
         topic_id: its id, never used again.
-        configs: the configuration that was given for it, without defaults.
+        configs: its own configuration, without defaults.
         partitions: its partitions, by number.
     """
 
@@ -88,10 +87,10 @@ class TopicRegistry:
     Args:
         config: the broker's settings.
         store: the broker's database.
-        clock: the time of this machine.
+        clock: the machine's clock.
 
     Raises:
-        BrokerError: a log is damaged where no crash could have done it.
+        BrokerError: a log is damaged in a way that no crash can cause.
     """
 
     def __init__(self, config: BrokerConfig, store: MetadataStore, clock: Clock) -> None:
@@ -168,14 +167,14 @@ class TopicRegistry:
 
     @property
     def default_configs(self) -> dict[str, str]:
-        """The configuration of a topic that sets none, where it is not Kafka's."""
+        """Default topic configuration, as far as it differs from Kafka's."""
         configs = self._config.topic_defaults
-        for broker in sorted(self._dynamic_defaults):  # what is set for all brokers comes before what is set for one
+        for broker in sorted(self._dynamic_defaults):  # values for all brokers come before values for one
             configs |= {BROKER_KEYS[name]: value for name, value in self._dynamic_defaults[broker].items()}
         return configs
 
     def dynamic_defaults(self, broker: str) -> Mapping[str, str]:
-        """Return the defaults of topics that clients have set, by the broker's names of the keys.
+        """Return the client-set topic defaults, by the broker's names of the keys.
 
         Args:
             broker: the broker's id, or ALL_BROKERS.
@@ -183,7 +182,7 @@ class TopicRegistry:
         return self._dynamic_defaults.get(broker, {})
 
     def set_dynamic_defaults(self, broker: str, configs: dict[str, str]) -> None:
-        """Replace the defaults of topics that clients have set.
+        """Replace the client-set topic defaults.
 
         Args:
             broker: the broker's id, or ALL_BROKERS.
@@ -219,15 +218,15 @@ class TopicRegistry:
 
     @property
     def revision(self) -> int:
-        """A number that grows with each topic or partition that comes or goes."""
+        """A number that grows with each added or removed topic or partition."""
         return self._revision
 
     def all(self) -> list[Topic]:
-        """Return all topics, by name."""
+        """Return all topics, sorted by name."""
         return [self._by_name[name] for name in sorted(self._by_name)]
 
     def by_name(self, name: str) -> Topic:
-        """Return the topic of a name.
+        """Return the topic with a name.
 
         Raises:
             ApiError: INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION.
@@ -239,7 +238,7 @@ class TopicRegistry:
         return topic
 
     def by_id(self, topic_id: uuid.UUID) -> Topic:
-        """Return the topic of an id.
+        """Return the topic with an id.
 
         Raises:
             ApiError: UNKNOWN_TOPIC_ID.
@@ -250,7 +249,7 @@ class TopicRegistry:
         return topic
 
     def partition(self, name: str, index: int) -> Partition:
-        """Return a partition of a topic by name.
+        """Return a partition by topic name.
 
         Raises:
             ApiError: INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION.
@@ -258,7 +257,7 @@ class TopicRegistry:
         return partition_of(self.by_name(name), index)
 
     def has_partition(self, name: str, index: int) -> bool:
-        """Return whether there is a partition of a topic."""
+        """Return whether a partition exists."""
         topic = self._by_name.get(name)
         return topic is not None and 0 <= index < len(topic.partitions)
 
@@ -267,15 +266,15 @@ class TopicRegistry:
         return chain.from_iterable(topic.partitions for topic in self._by_name.values())
 
     def check_new(self, name: str, partitions: int | None, configs: Mapping[str, str | None]) -> TopicRow:
-        """Check whether a topic can be created, and return what would be stored.
+        """Check whether a topic can be created, and return its database row.
 
         Args:
             name: its name.
-            partitions: how many; None for the broker's default.
+            partitions: number of partitions; None for the broker's default.
             configs: its configuration.
 
         Raises:
-            ApiError: the name is taken or illegal, or the number or the configuration is refused.
+            ApiError: the name is taken or illegal, or the number or the configuration is rejected.
         """
         check_topic_name(name)
         _check_not_internal(name)
@@ -295,11 +294,11 @@ class TopicRegistry:
 
         Args:
             name: its name.
-            partitions: how many; None for the broker's default.
+            partitions: number of partitions; None for the broker's default.
             configs: its configuration.
 
         Raises:
-            ApiError: the name is taken or illegal, or the number or the configuration is refused.
+            ApiError: the name is taken or illegal, or the number or the configuration is rejected.
         """
         return self.create_checked(self.check_new(name, partitions, configs))
 
@@ -307,7 +306,7 @@ class TopicRegistry:
         """Create a topic and return it.
 
         Args:
-            row: what check_new returned for it.
+            row: its row from check_new.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR; nothing was created.
@@ -325,7 +324,9 @@ class TopicRegistry:
         self._store.save_topic(row)
 
     def internal_topic(self, name: str) -> Topic:
-        """Return an internal topic, created if it does not exist: one partition, because there is one broker.
+        """Return an internal topic, creating it if it does not exist.
+
+        It has one partition, because there is one broker.
 
         Args:
             name: its name, OFFSETS_TOPIC or TRANSACTIONS_TOPIC.
@@ -339,11 +340,11 @@ class TopicRegistry:
         return self.create_checked(TopicRow(name, uuid.uuid4(), 1, dict(_INTERNAL_CONFIGS)))
 
     def read_internal(self, name: str, take: Callable[[BatchHeader, memoryview], None]) -> None:
-        """Read the log of an internal topic at start; nothing if the topic does not exist.
+        """Read the log of an internal topic at startup, if the topic exists.
 
         Args:
             name: its name, OFFSETS_TOPIC or TRANSACTIONS_TOPIC.
-            take: called with header and bytes of each batch; may raise an ApiError for one that it cannot read.
+            take: called with header and bytes of each batch; may raise an ApiError for an unreadable batch.
 
         Raises:
             BrokerError: it cannot be read.
@@ -395,22 +396,22 @@ class TopicRegistry:
 
     def _remove_directory(self, topic: Topic) -> None:
         path = self._directory / topic.topic_id.hex
-        # A start finds it by this name if the broker is killed before it is gone.
+        # If the broker is killed before the removal is finished, the next start finds the directory by this name.
         deleted = path.with_suffix(_DELETED_SUFFIX)
         with suppress(OSError):
             path.rename(deleted)
         shutil.rmtree(deleted, ignore_errors=True)
 
     def check_growth(self, topic: Topic, count: int) -> None:
-        """Check whether a topic can be given more partitions.
+        """Check whether the partition count of a topic can be increased.
 
         Args:
             topic: the topic.
-            count: how many it shall have afterwards.
+            count: the new number of partitions.
 
         Raises:
-            ApiError: INVALID_PARTITIONS where that is not more than it has, POLICY_VIOLATION beyond the broker's limit,
-                INVALID_TOPIC_EXCEPTION for an internal topic.
+            ApiError: INVALID_PARTITIONS if it is not larger than the current number, POLICY_VIOLATION above the
+                broker's limit, INVALID_TOPIC_EXCEPTION for an internal topic.
         """
         topic.check_not_internal()
         have = len(topic.partitions)
@@ -421,14 +422,14 @@ class TopicRegistry:
         self._check_room(topic.name, count - have)
 
     def grow(self, topic: Topic, count: int) -> None:
-        """Give a topic more partitions.
+        """Increase the partition count of a topic.
 
         Args:
             topic: the topic.
-            count: how many it shall have afterwards.
+            count: the new number of partitions.
 
         Raises:
-            ApiError: as check_growth does, or KAFKA_STORAGE_ERROR; the topic is as before.
+            ApiError: as by check_growth, or KAFKA_STORAGE_ERROR; the topic is unchanged.
         """
         self.check_growth(topic, count)
         row = TopicRow(topic.name, topic.topic_id, count, dict(topic.configs))
@@ -458,7 +459,7 @@ def partition_of(topic: Topic, index: int) -> Partition:
 
 
 def _metrics_name(name: str) -> str:
-    # Kafka's metrics write '.' as '_', so it refuses two names that differ in nothing else.
+    # Kafka's metrics write '.' as '_', so Kafka rejects two names that differ only in that.
     return name.replace(".", "_")
 
 

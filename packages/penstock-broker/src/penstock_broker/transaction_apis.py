@@ -1,11 +1,10 @@
-"""The APIs of transactions: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn,
-WriteTxnMarkers, DescribeProducers, DescribeTransactions and ListTransactions; and what Produce asks before it appends
-to a transaction.
+"""The transaction APIs, and the transactional checks of Produce.
 
-Not here: the decisions (transactions.py).
+The APIs are InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit, EndTxn, WriteTxnMarkers,
+DescribeProducers, DescribeTransactions and ListTransactions. Not here: the decisions (transactions.py).
 
-Rule: a fenced producer gets PRODUCER_FENCED in the versions that know it, and INVALID_PRODUCER_EPOCH in older
-ones and in Produce.
+Rule: a fenced producer gets PRODUCER_FENCED in the versions that support it, and INVALID_PRODUCER_EPOCH in older ones
+and in Produce.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import groupby
 from typing import Final
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import BatchHeader
 from penstock_broker.errors import ApiError
@@ -30,6 +27,7 @@ from penstock_broker.topics import OFFSETS_TOPIC
 from penstock_broker.transaction_log import NO_EPOCH, NO_ID, State
 from penstock_broker.transactions import Producer
 from penstock_broker.wire.codec import LazyArray, Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _FIRST_BATCHED_ADD: Final = 4
 _FIRST_ABORTABLE_PRODUCE: Final = 11
@@ -41,7 +39,10 @@ _OFFSETS: Final = (OFFSETS_TOPIC, 0)
 
 
 def init_producer_id(state: BrokerState, request: Request) -> Message:
-    """Answer InitProducerId: an id for an idempotent producer, or id and epoch for a transactional one."""
+    """Answer InitProducerId for an idempotent or a transactional producer.
+
+    The former gets a new id with epoch 0, the latter the id and epoch of its transactional id.
+    """
     body = request.body
     try:
         if body["transactional_id"] is None:
@@ -72,7 +73,10 @@ def _code_for(error: ApiError, knows_fenced: bool) -> ErrorCode:
 
 
 def add_partitions_to_txn(state: BrokerState, request: Request) -> Message:
-    """Answer AddPartitionsToTxn; from version 4 on for several transactional ids, to add or to check partitions."""
+    """Answer AddPartitionsToTxn.
+
+    From version 4 on, it is for several transactional ids, and either adds or checks partitions.
+    """
     body = request.body
     if request.version >= _FIRST_BATCHED_ADD:
         results = [
@@ -105,7 +109,7 @@ def _codes_of_adding(
 ) -> dict[TopicPartition, ErrorCode]:
     missing = {partition for partition in partitions if not state.topics.has_partition(*partition)}
     if missing:
-        # All or none.
+        # All of them are added, or no partition.
         return {
             partition: ErrorCode.unknown_topic_or_partition
             if partition in missing
@@ -128,7 +132,7 @@ def _codes_of_adding(
 
 
 def add_offsets_to_txn(state: BrokerState, request: Request) -> Message:
-    """Answer AddOffsetsToTxn: the offsets of a group are about to be committed in a transaction."""
+    """Answer AddOffsetsToTxn, which announces offsets of a group in a transaction."""
     body = request.body
     producer = Producer(body["producer_id"], body["producer_epoch"])
     try:
@@ -139,7 +143,7 @@ def add_offsets_to_txn(state: BrokerState, request: Request) -> Message:
 
 
 def txn_offset_commit(state: BrokerState, request: Request) -> Message:
-    """Answer TxnOffsetCommit: offsets of a group that count when the transaction is committed."""
+    """Answer TxnOffsetCommit: offsets of a group that take effect when the transaction is committed."""
     body = request.body
     producer = Producer(body["producer_id"], body["producer_epoch"])
 
@@ -160,7 +164,10 @@ def txn_offset_commit(state: BrokerState, request: Request) -> Message:
 
 
 def _check_offsets_added(state: BrokerState, request: Request, producer: Producer) -> None:
-    """Check that the offsets are in the open transaction of a producer; from version 5 on, add them to it."""
+    """Check that the offsets are in the open transaction of a producer.
+
+    From version 5 on, add them to it.
+    """
     transactional_id: str = request.body["transactional_id"]
     try:
         if request.version >= _FIRST_ADDING_OFFSET_COMMIT:
@@ -170,7 +177,7 @@ def _check_offsets_added(state: BrokerState, request: Request, producer: Produce
     except ApiError as error:
         match error.code:
             case ErrorCode.concurrent_transactions if request.version < _FIRST_ADDING_OFFSET_COMMIT:
-                # Clients repeat an offset commit on this one.
+                # Clients retry an offset commit after this error.
                 raise ApiError(ErrorCode.coordinator_not_available, str(error)) from error
             case ErrorCode.producer_fenced:
                 raise ApiError(ErrorCode.invalid_producer_epoch, str(error)) from error
@@ -179,7 +186,10 @@ def _check_offsets_added(state: BrokerState, request: Request, producer: Produce
 
 
 def end_txn(state: BrokerState, request: Request) -> Message:
-    """Answer EndTxn: commit or abort; from version 5 on with the producer's epoch for the next transaction."""
+    """Answer EndTxn: commit or abort.
+
+    From version 5 on, the answer has the producer's epoch for the next transaction.
+    """
     body = request.body
     version = EPOCH_BUMPS if request.version >= _FIRST_BUMPING_END else 0
     try:
@@ -194,7 +204,9 @@ def end_txn(state: BrokerState, request: Request) -> Message:
 def check_transactional_produce(
     state: BrokerState, request: Request, batches: Mapping[TopicPartition, BatchHeader]
 ) -> dict[TopicPartition, ApiError]:
-    """Check that partitions are in the open transaction of a producer; from Produce 12 on, add them to it.
+    """Check that partitions are in the open transaction of a producer.
+
+    From Produce 12 on, add them to it.
 
     Args:
         state: the broker.
@@ -202,7 +214,7 @@ def check_transactional_produce(
         batches: the headers of its transactional batches, by partition; the partitions exist.
 
     Returns:
-        The partitions that must not be appended to, and why.
+        The partitions that must not be appended to, with the errors.
     """
     transactional_id: str = request.body["transactional_id"]
     producers = {Producer(header.producer_id, header.producer_epoch) for header in batches.values()}
@@ -227,8 +239,10 @@ def check_transactional_produce(
 def _check_first_sequences(
     state: BrokerState, batches: Mapping[TopicPartition, BatchHeader]
 ) -> dict[TopicPartition, ApiError]:
-    """Refuse a later batch of a producer that a partition does not know: each transaction begins with number 0, so
-    an earlier batch is missing."""
+    """Reject later batches of producers that are unknown to a partition.
+
+    Each transaction begins with sequence number 0, so an earlier batch is missing.
+    """
     return {
         partition: ApiError(
             ErrorCode.out_of_order_sequence_number,
@@ -249,7 +263,7 @@ def _code_for_produce(code: ErrorCode, version: int) -> ErrorCode:
         case ErrorCode.producer_fenced:
             return ErrorCode.invalid_producer_epoch
         case ErrorCode.not_coordinator:
-            # Clients repeat a Produce on this one.
+            # Clients retry a Produce after this error.
             return ErrorCode.not_enough_replicas
         case ErrorCode.concurrent_transactions if version < _FIRST_ADDING_PRODUCE:
             return ErrorCode.not_enough_replicas
@@ -258,7 +272,7 @@ def _code_for_produce(code: ErrorCode, version: int) -> ErrorCode:
 
 
 def write_txn_markers(state: BrokerState, request: Request) -> Message:
-    """Answer WriteTxnMarkers, by which an administrator ends a transaction that no producer ends."""
+    """Answer WriteTxnMarkers, used by administrators to end abandoned transactions."""
     return {
         "markers": [
             {
@@ -294,7 +308,7 @@ def _write_marker(state: BrokerState, wanted: Message, where: TopicPartition) ->
 
 
 def describe_producers(state: BrokerState, request: Request) -> Message:
-    """Answer DescribeProducers: the producers that partitions remember."""
+    """Answer DescribeProducers with the producers known to partitions."""
     return {
         "topics": [
             {
@@ -354,7 +368,7 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[Message]:
 
 
 def list_transactions(state: BrokerState, request: Request) -> Message:
-    """Answer ListTransactions, filtered by state, producer id, duration and a pattern of the transactional id."""
+    """Answer ListTransactions, filtered by state, producer id, duration and transactional id pattern."""
     body = request.body
     listed = {transaction.transactional_id: transaction for transaction in state.transactions.all()}
     pattern: str | None = body.get("transactional_id_pattern")
@@ -379,7 +393,7 @@ def list_transactions(state: BrokerState, request: Request) -> Message:
             for transaction in listed.values()
             if (not states or transaction.state.label in states)
             and (not producer_ids or transaction.producer_id in producer_ids)
-            # As in Kafka, one without an open transaction counts as long.
+            # As in Kafka, an id without an open transaction counts as a long one.
             and (duration_ms < 0 or now_ms - transaction.started_ms > duration_ms)
         ],
     }

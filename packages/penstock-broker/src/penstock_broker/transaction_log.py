@@ -1,15 +1,16 @@
-"""The topic `__transaction_state`: the state of each transactional id, in Kafka's record format.
+"""The topic `__transaction_state`: the state of each transactional id, in Kafka's format.
 
-Contains the states of a transaction, its record, and reading and writing the topic. Not here: what changes a state
+Contains the states of a transaction, its record, and reading and writing the topic. Not here: the changes of states
 (transactions.py).
 
 Rules: the topic is created by the first write, as in Kafka, and compacted: the last record of a transactional id is its
-state, and one without a value removes it.
+state, and a record without a value removes it.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from itertools import groupby
@@ -32,21 +33,21 @@ from penstock_broker.record_schema import (
 )
 from penstock_broker.records import LogRecord, encode_records, read_records
 from penstock_broker.topics import TRANSACTIONS_TOPIC, TopicRegistry
-from penstock_broker.wire.codec import Message, entity_codec
+from penstock_broker.wire.codec import Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError
 
 NO_EPOCH: Final = -1
-"""Epoch of a producer that has none yet."""
+"""Epoch of a producer without an epoch."""
 
 NO_ID: Final = -1
-"""Producer id if there is none."""
+"""Placeholder for a missing producer id."""
 
 _KEY_VERSION: Final = 0
 _VALUE_VERSION: Final = 1
 
 
 class State(IntEnum):
-    """States of a transaction, by their numbers in the topic (Kafka class: TransactionState)."""
+    """States of a transaction, with their numbers in the topic (Kafka class: TransactionState)."""
 
     EMPTY = 0
     ONGOING = 1
@@ -67,8 +68,19 @@ class State(IntEnum):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no transaction is open or being ended."""
+        """Whether no transaction is open or ending."""
         return self not in (State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT)
+
+
+NEXT_STATES: Final[Mapping[State, frozenset[State]]] = {
+    State.EMPTY: frozenset({State.ONGOING, State.PREPARE_ABORT}),
+    State.ONGOING: frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT}),
+    State.PREPARE_COMMIT: frozenset({State.COMPLETE_COMMIT}),
+    State.PREPARE_ABORT: frozenset({State.COMPLETE_ABORT}),
+    State.COMPLETE_COMMIT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+    State.COMPLETE_ABORT: frozenset({State.EMPTY, State.ONGOING, State.PREPARE_ABORT}),
+}
+"""The states that may follow each state, beyond itself. A transaction without records can be aborted (KIP-890)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +91,16 @@ class Transaction:
         transactional_id: the id.
         producer_id: its producer.
         epoch: the producer's epoch; a lower one is fenced.
-        last_epoch: the epoch before the last bump, by which a repeated request is known; not stored, as in Kafka.
+        last_epoch: the epoch before the last bump, which identifies a repeated request; not stored, as in Kafka.
         previous_producer_id: its producer id before the last one.
-        next_producer_id: the producer id from the end of this transaction on, where the epochs of this one are used up.
-        timeout_ms: how long a transaction may take.
-        state: what the transaction is doing.
+        next_producer_id: the producer id from the end of this transaction on, if the epochs of the current id are
+            exhausted.
+        timeout_ms: maximum duration (ms) of a transaction.
+        state: state of the transaction.
         partitions: the partitions with records of the transaction.
-        started_ms: when the transaction began; -1 if there is none.
-        updated_ms: the last change.
-        version: the version of transactions that its producer speaks.
+        started_ms: start of the transaction (ms); -1 without one.
+        updated_ms: time of the last change (ms).
+        version: the transaction version of its producer.
     """
 
     transactional_id: str
@@ -105,7 +118,7 @@ class Transaction:
 
 
 class TransactionLog:
-    """The states of transactional ids on disk.
+    """The stored states of transactional ids.
 
     Args:
         topics: the topics of the broker.
@@ -123,7 +136,7 @@ class TransactionLog:
         self._append(transaction.transactional_id, encode_value(transaction), transaction.updated_ms)
 
     def force(self) -> None:
-        """Force what was written to disk.
+        """Force the written states to disk.
 
         Raises:
             ApiError: KAFKA_STORAGE_ERROR.
@@ -144,7 +157,7 @@ class TransactionLog:
         partition.append_own(memoryview(encode_records([record])))
 
     def read(self) -> list[Transaction]:
-        """Return the last state of each transactional id; none if the topic does not exist.
+        """Return the last state of each transactional id; empty if the topic does not exist.
 
         Raises:
             BrokerError: a record cannot be read.
@@ -153,7 +166,7 @@ class TransactionLog:
 
         def take(_: BatchHeader, batch: memoryview) -> None:
             for record in read_records(batch):
-                # The order is that of the last changes.
+                # Keeps the order of the last changes.
                 values.pop(record.key or b"", None)
                 if record.value is not None:
                     values[record.key or b""] = record
@@ -162,7 +175,7 @@ class TransactionLog:
         return [_decode(record) for record in values.values()]
 
 
-_VALUE: Final = entity_codec(
+_VALUE: Final = structure_codec(
     record_schema(
         "TransactionLogValue",
         {
@@ -186,7 +199,7 @@ _VALUE: Final = entity_codec(
 
 
 MOST_ID_BYTES: Final = 2**15 - 1
-"""Bytes of a transactional id that the key of a record has room for."""
+"""Maximum bytes of a transactional id in the key of a record."""
 
 
 def encode_key(transactional_id: str) -> bytes:
@@ -196,14 +209,14 @@ def encode_key(transactional_id: str) -> bytes:
 
 
 def encode_value(transaction: Transaction) -> bytes:
-    """Return the record of a state (TransactionLogValue, version 1)."""
+    """Return the value of a state's record (TransactionLogValue, version 1)."""
     by_topic = groupby(sorted(transaction.partitions), key=lambda partition: partition[0])
     message: Message = {
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.epoch,
         "transaction_timeout_ms": transaction.timeout_ms,
         "transaction_status": transaction.state,
-        # Kafka writes null while there is no transaction.
+        # Kafka writes null without a transaction.
         "transaction_partitions": [
             {"topic": topic, "partition_ids": [index for _, index in partitions]} for topic, partitions in by_topic
         ]

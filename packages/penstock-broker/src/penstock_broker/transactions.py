@@ -1,19 +1,20 @@
-"""The coordinator of transactions: who may write under a transactional id, and how a transaction ends.
+"""The transaction coordinator: fencing of producers, and the end of transactions.
 
-Contains the decisions of Kafka's TransactionCoordinator. Not here: the record of a state (transaction_log.py), and
-what a partition knows of a transaction (producer_state.py).
+Contains the decisions of Kafka's TransactionCoordinator. Not here: the record of a state (transaction_log.py), and the
+state of transactions in a partition (producer_state.py).
 
 Rules:
-- A state counts when it is written to `__transaction_state`, and only then. A transaction ends in three steps: its
-  outcome is written (prepared), a marker goes to each of its partitions, the end is written (complete). The outcome is
-  decided by the first step: what a crash or a failed write leaves is finished at the next start or by the next `tick`.
+- A state takes effect once it is written to `__transaction_state`, and not earlier. A transaction ends in three steps:
+  its outcome is written (prepared), a marker is written to each of its partitions, and its end is written (complete).
+  The first step decides the outcome: after a crash or a failed write, the rest is finished at the next start or by the
+  next `tick`.
 - The three steps are one turn of the event loop, so clients see a prepared transaction only after a failed write.
 - Id and epoch of a producer are on disk before it gets them. A transaction that writes to a topic with
   `flush.messages=1` is on disk as a whole: its begin before its records, its records and offsets before its outcome,
-  its outcome before its markers, these before its end, and that before the next one begins. So a loss of power leaves
-  all of it or nothing.
+  its outcome before its markers, these before its end, and that before the next one begins. So after a power failure
+  either all of it is left or nothing.
 - A producer is fenced by a bump of its epoch: when another one starts with its transactional id, when its transaction
-  takes too long, and, with version 2 of transactions (KIP-890), at each end of a transaction.
+  times out, and, with transaction version 2 (KIP-890), at each end of a transaction.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.common.clock import Clock
 from penstock_broker.common.log_limits import limit_rate
@@ -36,52 +35,56 @@ from penstock_broker.records import EndTransactionMarker, encode_marker
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock_broker.transaction_log import (
     MOST_ID_BYTES,
+    NEXT_STATES,
     NO_EPOCH,
     NO_ID,
     State,
     Transaction,
     TransactionLog,
 )
+from penstock_broker.wire.error_codes import ErrorCode
 
 COORDINATOR_EPOCH: Final = 0
-"""Epoch of the coordinator in markers; it never changes, because there is one broker."""
+"""Epoch of the coordinator in markers, constant because there is one broker."""
 
 _LAST_EPOCH: Final = 2**15 - 2
-"""The last epoch that a producer gets; one more is left to fence it."""
+"""The last epoch assigned to a producer; one more is reserved for fencing it."""
 
 _log = limit_rate(logging.getLogger(__name__))
 
 
 class Producer(NamedTuple):
-    """A producer as a request names it: its id and its epoch."""
+    """Id and epoch of a producer, as in a request."""
 
     producer_id: int
     epoch: int
 
 
 class TransactionalOffsets(Protocol):
-    """Offsets of groups that wait for the end of a transaction."""
+    """Offsets of groups in open transactions."""
 
     def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Take note that the marker of a transaction was written to `__consumer_offsets`."""
+        """Apply the marker of a transaction, which was written to `__consumer_offsets`."""
         ...
 
     def partitions_in_transaction(self, producer_id: int) -> set[TopicPartition]:
-        """Return the partitions whose offsets wait for the end of a producer's transaction."""
+        """Return the partitions with pending offsets in a producer's transaction."""
         ...
 
 
 class TransactionCoordinator:
-    """The transactional ids of the broker; making one finishes the transactions that a crash left prepared, and aborts
-    those that only their partitions know after a loss of power.
+    """The transactional ids of the broker.
+
+    The constructor finishes transactions that a crash left prepared, and aborts those that only their partitions know
+    after a power failure.
 
     Args:
         config: the broker's settings.
-        log: where states are kept.
+        log: storage of the states.
         topics: the topics of the broker.
         offsets: the offsets of groups.
-        new_producer_id: draws a producer id.
-        clock: the time of this machine.
+        new_producer_id: allocates a producer id.
+        clock: the machine's clock.
 
     Raises:
         BrokerError: a stored state cannot be read.
@@ -102,7 +105,7 @@ class TransactionCoordinator:
         self._offsets = offsets
         self._new_producer_id = new_producer_id
         self._clock = clock
-        # In the order of the last changes; the ids whose state is not idle are also in the second one.
+        # In the order of the last changes; the second one contains the ids that are not idle.
         self._by_id: dict[str, Transaction] = {}
         self._busy: dict[str, None] = {}
         for transaction in log.read():
@@ -111,7 +114,7 @@ class TransactionCoordinator:
         self._mend()
 
     def now_ms(self) -> int:
-        """Return the time (ms) that transactions are measured by."""
+        """Return the current time (ms) of the transactions' clock."""
         return self._clock.milliseconds()
 
     def all(self) -> list[Transaction]:
@@ -131,14 +134,14 @@ class TransactionCoordinator:
         return found
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, known: Producer | None) -> Producer:
-        """Return id and epoch for a producer that starts, or goes on after an error; all earlier epochs are fenced.
+        """Return id and epoch for a producer that starts or recovers from an error.
 
-        An open transaction of the transactional id is aborted.
+        All earlier epochs are fenced, and an open transaction of the transactional id is aborted.
 
         Args:
-            transactional_id: the id that names the producer over its restarts.
-            timeout_ms: how long its transactions may take.
-            known: what the producer was before its error (KIP-360); None if it starts.
+            transactional_id: the id of the producer across restarts.
+            timeout_ms: maximum duration (ms) of its transactions.
+            known: id and epoch of the producer before its error (KIP-360); None if it starts.
 
         Raises:
             ApiError: INVALID_REQUEST, INVALID_TRANSACTION_TIMEOUT, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or
@@ -176,7 +179,7 @@ class TransactionCoordinator:
         )
 
     def _started(self, transaction: Transaction, known: Producer | None) -> Transaction:
-        """Return the state in which a producer begins; the epoch is bumped unless the request is a repeated one."""
+        """Return a producer's initial state, with a bumped epoch unless the request is repeated."""
         empty = replace(
             transaction,
             state=State.EMPTY,
@@ -199,17 +202,17 @@ class TransactionCoordinator:
     def add_partitions(
         self, transactional_id: str, producer: Producer, partitions: Iterable[TopicPartition], version: int
     ) -> None:
-        """Add partitions to the open transaction of a transactional id; the first ones open it.
+        """Add partitions to the open transaction of a transactional id, opening it if necessary.
 
         Args:
             transactional_id: the id.
             producer: its producer.
             partitions: the partitions that the producer is about to write to.
-            version: the version of transactions that the producer speaks.
+            version: the transaction version of the producer.
 
         Raises:
-            ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or NOT_COORDINATOR where
-                the state cannot be written.
+            ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, or NOT_COORDINATOR if the
+                state cannot be written.
         """
         transaction = self._of_producer(transactional_id, producer)
         added = transaction.partitions.union(partitions)
@@ -227,7 +230,7 @@ class TransactionCoordinator:
         (self._write_to_disk if self._forced_with(begun) else self._write)(begun)
 
     def partitions(self, transactional_id: str, producer: Producer) -> frozenset[TopicPartition]:
-        """Return the partitions in the open transaction of a transactional id; none if no transaction is open.
+        """Return the partitions in the open transaction of a transactional id, if any.
 
         Raises:
             ApiError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED or CONCURRENT_TRANSACTIONS.
@@ -235,7 +238,7 @@ class TransactionCoordinator:
         return self._of_producer(transactional_id, producer).partitions
 
     def _of_producer(self, transactional_id: str, producer: Producer) -> Transaction:
-        """Return the state of a transactional id after checking that it is the producer's and not being ended."""
+        """Return the state of a producer's transactional id, after checking that it is not ending."""
         transaction = self._mapped(transactional_id)
         if transaction.producer_id != producer.producer_id:
             raise _wrong_id(transaction, producer)
@@ -261,16 +264,16 @@ class TransactionCoordinator:
         Args:
             transactional_id: the id.
             producer: its producer.
-            is_commit: whether its records count.
-            version: the version of transactions that the producer speaks; from EPOCH_BUMPS on its epoch is bumped, and
-                a transaction without records can be aborted.
+            is_commit: whether its records are committed.
+            version: the transaction version of the producer; from EPOCH_BUMPS on its epoch is bumped, and a transaction
+                without records can be aborted.
 
         Returns:
             Id and epoch for the next transaction.
 
         Raises:
             ApiError: INVALID_REQUEST, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS,
-                INVALID_TXN_STATE, or NOT_COORDINATOR where the outcome cannot be written.
+                INVALID_TXN_STATE, or NOT_COORDINATOR if the outcome cannot be written.
         """
         transaction = self._mapped(transactional_id)
         is_repeated = _is_repeated_end(transaction, producer, version)
@@ -292,7 +295,7 @@ class TransactionCoordinator:
         return Producer(ended.producer_id, ended.epoch)
 
     def _end(self, transaction: Transaction, is_commit: bool, version: int) -> Transaction:
-        """Decide the outcome of a transaction, and bring it about; return the state that was reached.
+        """Decide and apply the outcome of a transaction, and return its new state.
 
         Raises:
             ApiError: NOT_COORDINATOR; nothing was decided.
@@ -317,19 +320,25 @@ class TransactionCoordinator:
         return self._completed(prepared)
 
     def _forced_with(self, transaction: Transaction) -> list[Partition]:
-        """Return the partitions that must be on disk with a transaction: if one that it writes to is forced, all of
-        these and those of its offsets; else none."""
+        """Return the partitions that must be on disk with a transaction.
+
+        If any of its partitions is forced to disk, these are all of them and those of its offsets. Otherwise the list
+        is empty.
+        """
         written = self._existing(transaction.partitions)
         if not any(partition.config.is_forced for partition in written):
             return []
         return written + self._existing(self._offsets.partitions_in_transaction(transaction.producer_id))
 
     def _existing(self, names: Iterable[TopicPartition]) -> list[Partition]:
-        # Where a topic was deleted, the records of the transaction went with it.
+        # If a topic was deleted, so were its records of the transaction.
         return [self._topics.partition(*each) for each in sorted(names) if self._topics.has_partition(*each)]
 
     def _completed(self, prepared: Transaction) -> Transaction:
-        """Write the markers of a prepared transaction and its end; return it as it is if a write fails."""
+        """Write the markers and the end of a prepared transaction.
+
+        Return it unchanged if a write fails.
+        """
         is_commit = prepared.state == State.PREPARE_COMMIT
         is_rotated = prepared.next_producer_id != NO_ID
         producer = Producer(prepared.producer_id, prepared.epoch)
@@ -372,7 +381,7 @@ class TransactionCoordinator:
             self._offsets.complete_transaction(producer.producer_id, marker.is_commit)
 
     def tick(self) -> None:
-        """Do what time requires: abort transactions that take too long, finish prepared ones, forget unused ids."""
+        """Abort late transactions, finish prepared ones, and forget unused ids."""
         self._finish_prepared()
         self._abort_late()
         self._forget_unused()
@@ -384,8 +393,11 @@ class TransactionCoordinator:
                 self._completed(transaction)
 
     def _mend(self) -> None:
-        """Make good for states that a loss of power took, though it left later batches of their producers: no epoch is
-        given again, and a transaction that is open in a partition of which its state says nothing is aborted."""
+        """Repair transaction states that were lost in a power failure.
+
+        Later batches of their producers may have survived it. No epoch is assigned twice, and a transaction that is
+        open in a partition but missing in its state is aborted.
+        """
         by_producer = {transaction.producer_id: transaction for transaction in self._by_id.values()}
         for partition in tuple(self._topics.partitions()):
             where = (partition.topic, partition.index)
@@ -403,7 +415,7 @@ class TransactionCoordinator:
                     self._write(known)
                 if is_open and where not in known.partitions:
                     self._report_hanging(where, active)
-                    # Its producer, if it lives, is fenced: a part of its transaction would be lost.
+                    # Its producer, if still alive, is fenced: otherwise a part of its transaction would be lost.
                     epoch = min(known.epoch + 1, LARGEST_EPOCH)
                     begun = replace(known, epoch=epoch, state=State.ONGOING, partitions=known.partitions | {where})
                     known = self._end(begun, is_commit=False, version=0)
@@ -443,6 +455,8 @@ class TransactionCoordinator:
                 _log.error("the transactional id %r is not forgotten yet: %s", transactional_id, error)
 
     def _write(self, transaction: Transaction) -> None:
+        known = self._by_id.get(transaction.transactional_id, transaction).state
+        assert transaction.state in (known, *NEXT_STATES[known]), f"{transaction.state} cannot follow {known}."
         try:
             self._log.write(transaction)
         except ApiError as error:
@@ -450,7 +464,10 @@ class TransactionCoordinator:
         self._keep(transaction)
 
     def _write_with(self, forced: Sequence[Partition], transaction: Transaction) -> None:
-        """Write a state, and force it to disk after the logs of some partitions; without any, nothing is forced."""
+        """Write a state, and force it to disk after the logs of the given partitions.
+
+        Without partitions, the state is not forced to disk.
+        """
         try:
             for partition in forced:
                 partition.force()
@@ -488,7 +505,7 @@ _OUTCOMES: Final = {
 
 
 def _is_repeated_end(transaction: Transaction, producer: Producer, version: int) -> bool:
-    """Check that a producer may end the transaction, and return whether it has done so before.
+    """Return whether a producer has ended the transaction before, after checking its permission.
 
     Raises:
         ApiError: INVALID_PRODUCER_ID_MAPPING or PRODUCER_FENCED.
@@ -529,7 +546,9 @@ def _check_transactional_id(transactional_id: str) -> None:
 
 
 def _check_id(transaction: Transaction, known: Producer | None) -> None:
-    """Check that a producer that goes on is the one of the transactional id, or was it until its epochs were used up.
+    """Check that a recovering producer has the current id of its transactional id.
+
+    The previous id is accepted, too, if its epochs were exhausted.
 
     Raises:
         ApiError: PRODUCER_FENCED.
@@ -564,5 +583,5 @@ def _wrong_id(transaction: Transaction, producer: Producer) -> ApiError:
 
 
 def _not_written(error: ApiError) -> ApiError:
-    # As in Kafka: clients look for the coordinator and repeat the request.
+    # As in Kafka: clients look up the coordinator and retry the request.
     return ApiError(ErrorCode.not_coordinator, str(error))

@@ -39,13 +39,13 @@ from penstock.client.api import (
     UNKNOWN_LEADER_EPOCH,
     EpochPosition,
     GroupDescription,
-    GroupMember,
+    MemberDescription,
     NewTopic,
     OffsetAndMetadata,
     PartitionInfo,
     TopicDescription,
 )
-from penstock.client.confluent.connection import RETRY_SECONDS, Connection, is_silence, nothing_to_serve
+from penstock.client.confluent.connection import RETRY_SECONDS, ClientConnection, is_silence, nothing_to_serve
 from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, CONSUMER, HURRIED, client_settings
 from penstock.client.sockets.cluster import Cluster
@@ -92,7 +92,7 @@ class ConfluentAdmin:
     def __init__(self, config: StreamsConfig, timeout_ms: int = 10_000) -> None:
         """Connect in the background; each call is bounded by `timeout_ms`. Raises ConfigError."""
         self._config = config
-        self._connection = Connection(client_settings(config, ADMIN), timeout_ms)
+        self._connection = ClientConnection(client_settings(config, ADMIN), timeout_ms)
         self._client: AdminClient | None = None
         self._knows_leaders = False
         self._renew()
@@ -238,7 +238,7 @@ class ConfluentAdmin:
                     raise
                 return GroupDescription(group, "", _DEAD)
             members = tuple(
-                GroupMember(
+                MemberDescription(
                     each.member_id,
                     each.client_id,
                     each.host,
@@ -304,7 +304,7 @@ class ConfluentAdmin:
         # looks for the group that only consumers have (rd_kafka_handle_OffsetFetch).
         forced = {"group.id": group, "isolation.level": "read_committed" if stable else "read_uncommitted"}
         settings = client_settings(self._config, CONSUMER, forced, HURRIED)
-        connection = Connection(settings, self._connection.timeout_ms)
+        connection = ClientConnection(settings, self._connection.timeout_ms)
         reader = connection.make(Consumer)
         connection.serve_events_of(reader)
 

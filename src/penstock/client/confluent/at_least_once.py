@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import GroupCommit, OnRefused
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.pace import PATIENT, drained_while_taken
 from penstock.client.confluent.refusals import (
@@ -83,7 +83,7 @@ class AtLeastOnceWriter:
         self._before_write = before_write
         self._config = config
         self._timeout_ms = timeout_ms
-        self._producer: tuple[Connection, Producer] | None = None
+        self._producer: tuple[ClientConnection, Producer] | None = None
         self._cluster: Cluster | None = None
         self._reports = DeliveryReports()
         self._time_zero = TimeZero(config, timeout_ms, self._has_written_all)
@@ -154,10 +154,10 @@ class AtLeastOnceWriter:
         drained_while_taken(connection, producer)
         return not (isinstance(producer, _GaplessProducer) and self._reports.failures)
 
-    def _ready(self, one_by_one: bool) -> tuple[Connection, Producer]:
+    def _ready(self, one_by_one: bool) -> tuple[ClientConnection, Producer]:
         if self._producer is None:
             forced = {"on_delivery": self._reports.delivered, "linger.ms": 1, **(ONE_BY_ONE if one_by_one else GAPLESS)}
-            connection = Connection(client_settings(self._config, PRODUCER, forced, PATIENT), self._timeout_ms)
+            connection = ClientConnection(client_settings(self._config, PRODUCER, forced, PATIENT), self._timeout_ms)
             producer = connection.make(Producer if one_by_one else _GaplessProducer)
             connection.serve = producer.poll
             self._producer = connection, producer

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import OnRefused
-from penstock.client.confluent.connection import Connection, nothing_to_serve
+from penstock.client.confluent.connection import ClientConnection, nothing_to_serve
 from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.pace import LAG_SECONDS, PATIENT, Pace, drained_while_taken
 from penstock.client.confluent.refusals import Refusals, fail_on_refused
@@ -41,7 +41,7 @@ class ConfluentBatchProducer:
         reports = {"on_delivery": self._reports.delivered, "delivery.report.only.error": False}
         forced, defaults = {**reports, **self._refusals.settings}, {**PATIENT, **OF_KNOWN_TOPICS, "linger.ms": 1}
         settings = client_settings(self._config, PRODUCER, forced, defaults)
-        self._connection = Connection(settings, self._timeout_ms)
+        self._connection = ClientConnection(settings, self._timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
 

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Position
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, HURRIED, client_settings
 from penstock.config import StreamsConfig
@@ -53,7 +53,7 @@ class CommitMarker:
         self._timeout_ms = timeout_ms
         self._was_committed = was_committed
         self._seen: str | None = None
-        self._reader: tuple[Connection, Consumer] | None = None
+        self._reader: tuple[ClientConnection, Consumer] | None = None
 
     def of(self, epoch: int, owner: str, note: str) -> Mapping[TopicPartition, OffsetAndMetadata]:
         """Return the offset that marks `epoch` of `owner` as committed."""
@@ -119,12 +119,12 @@ class CommitMarker:
             self._reader[1].close()
             self._reader = None
 
-    def _open_reader(self) -> tuple[Connection, Consumer]:
+    def _open_reader(self) -> tuple[ClientConnection, Consumer]:
         if self._reader is None:
             # read_committed makes librdkafka ask for stable offsets, so it waits for a commit in progress.
             forced = {"group.id": self.committer.group, "isolation.level": "read_committed"}
             timeout_ms = min(self._timeout_ms, COORDINATOR_TIMEOUT_MS)
-            connection = Connection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
+            connection = ClientConnection(client_settings(self._config, CONSUMER, forced, HURRIED), timeout_ms)
             reader = connection.make(Consumer)
             connection.serve_events_of(reader)
             self._reader = connection, reader

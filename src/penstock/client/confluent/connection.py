@@ -138,7 +138,7 @@ class Background:
             self.notice(error)
 
 
-class Connection:
+class ClientConnection:
     """What all clients share: how they are made, and how librdkafka's errors become Penstock's."""
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import TopicPartition as Position
 
 from penstock.background import in_background
-from penstock.client.confluent.connection import UNKNOWN_TOPIC, Connection, is_no_login, passing
+from penstock.client.confluent.connection import UNKNOWN_TOPIC, ClientConnection, is_no_login, passing
 from penstock.client.confluent.stalls import Stalls, check_stalled
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER, client_settings
@@ -54,7 +54,7 @@ class ConfluentConsumer:
         configuration keys count, CONSUMER or RESTORE_CONSUMER. defaults: of this client, over those of its role."""
         self._config, self._read_committed = config, read_committed
         settings = client_settings(config, role, _settings(read_committed), defaults)
-        self._connection = Connection(settings, timeout_ms)
+        self._connection = ClientConnection(settings, timeout_ms)
         self._client: Consumer | None = self._connection.make(Consumer)
         self._stalls = Stalls(config, read_committed)
         self._looked_up: set[str] = set()
@@ -245,7 +245,7 @@ class ConfluentFetcher:
         self._config = config
         self._role = role
         self._timeout_ms = timeout_ms
-        self._clients: dict[bool, tuple[Connection, Consumer]] = {}
+        self._clients: dict[bool, tuple[ClientConnection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
         self._reading: dict[bool, object] = {}
         """Which range each consumer reads: they are read in turns where a caller takes batches of several."""
@@ -284,7 +284,13 @@ class ConfluentFetcher:
                     consumer.unassign()
 
     def _range(
-        self, connection: Connection, consumer: Consumer, end_offset: int, doing: str, seconds: float, needs: Right
+        self,
+        connection: ClientConnection,
+        consumer: Consumer,
+        end_offset: int,
+        doing: str,
+        seconds: float,
+        needs: Right,
     ) -> Iterator[RecordBatch]:
         """Yield what the consumer delivers, until a record or the end of the partition at or behind `end_offset`."""
         while True:
@@ -297,7 +303,9 @@ class ConfluentFetcher:
                 connection.fail(arrived.failure, f"{doing}, at offset {arrived.failed_at}", needs)
 
     @staticmethod
-    def _next(connection: Connection, consumer: Consumer, doing: str, seconds: float, needs: Right) -> list[Message]:
+    def _next(
+        connection: ClientConnection, consumer: Consumer, doing: str, seconds: float, needs: Right
+    ) -> list[Message]:
         """Return the next messages and events; raises KafkaError if none come within `seconds`, or none can. The time
         for which brokers make this client wait, since it is above its quota, does not count."""
         deadline = time.monotonic() + seconds
@@ -335,12 +343,12 @@ class ConfluentFetcher:
         self._looked_up.clear()
         in_background("penstock-consumer-end", consumer.close)
 
-    def _client(self, read_committed: bool) -> tuple[Connection, Consumer]:
+    def _client(self, read_committed: bool) -> tuple[ClientConnection, Consumer]:
         if read_committed not in self._clients:
             # The end of a partition is an event: behind the last record there may be only control records. All
             # requested records have arrived: waiting for more would delay the next range.
             forced = {**_settings(read_committed), "fetch.wait.max.ms": 5}
-            connection = Connection(client_settings(self._config, self._role, forced), self._timeout_ms)
+            connection = ClientConnection(client_settings(self._config, self._role, forced), self._timeout_ms)
             self._clients[read_committed] = (connection, connection.make(Consumer))
         return self._clients[read_committed]
 

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import Producer
 
-from penstock.client.confluent.connection import Connection, drained
+from penstock.client.confluent.connection import ClientConnection, drained
 
 LAG_SECONDS = 2.5
 """How long brokers may need for what a producer was given before what was sent should be committed."""
@@ -106,7 +106,7 @@ class TransactionTimeout:
 
 
 def drained_while_taken(
-    connection: Connection, producer: Producer, has_failed: Callable[[], bool] = lambda: False
+    connection: ClientConnection, producer: Producer, has_failed: Callable[[], bool] = lambda: False
 ) -> int:
     """Wait until brokers have answered all records, and return for how many they have not. It waits as long as they
     take some, or make this client wait, since it is above its quota; else for the timeout of `connection`. has_failed,

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
-from penstock.client.confluent.connection import Connection, drained, nothing_to_serve
+from penstock.client.confluent.connection import ClientConnection, drained, nothing_to_serve
 from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.time_zero import TimeZero
 from penstock.client.failures import Right
@@ -30,7 +30,7 @@ class ConfluentProducer:
         """Connect in the background. timeout_ms: longest wait for room in the buffer, and of a flush."""
         self._reports = DeliveryReports()
         forced = {"on_delivery": self._reports.delivered}
-        self._connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
+        self._connection = ClientConnection(client_settings(config, PRODUCER, forced), timeout_ms)
         self._client: Producer | None = self._connection.make(Producer)
         self._connection.serve = self._client.poll
         self._time_zero = TimeZero(config, timeout_ms, self._flushed)

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
 from penstock.client.api import GroupCommit, OnRefused
-from penstock.client.confluent.connection import Connection
+from penstock.client.confluent.connection import ClientConnection
 from penstock.client.confluent.refusals import RefusedError, fail_on_refused, is_refusal, raise_refused, replaced
 from penstock.client.confluent.time_zero import ByItself
 from penstock.record import PartitionBatch, TopicPartition
@@ -57,7 +57,7 @@ def partition_of(error: KafkaException, output: Sequence[PartitionBatch]) -> Top
 
 
 def send_output(
-    connection: Connection,
+    connection: ClientConnection,
     producer: Producer,
     by_itself: ByItself,
     output: Sequence[PartitionBatch],
@@ -77,7 +77,7 @@ def send_output(
             raise UntakenError(error.args[0], TopicPartition(each.topic, each.partition)) from error
 
 
-def _produced(connection: Connection, producer: Producer, output: PartitionBatch) -> Iterator[tuple[int, Code]]:
+def _produced(connection: ClientConnection, producer: Producer, output: PartitionBatch) -> Iterator[tuple[int, Code]]:
     """Give the records of a batch to `producer`, and yield row and error of those that it does not take."""
     produce, poll = producer.produce, producer.poll
     for row, arguments in enumerate(_produce_arguments(output)):
@@ -118,7 +118,7 @@ def _produce_arguments(output: PartitionBatch) -> Iterator[tuple[Any, ...]]:
     return zip(*columns, *([] if batch.headers is None else [map(list, batch.headers)]), strict=False)
 
 
-def _wait_for_room(connection: Connection, producer: Producer) -> None:
+def _wait_for_room(connection: ClientConnection, producer: Producer) -> None:
     waiting = len(producer)
     deadline = time.monotonic() + connection.timeout
     while len(producer) >= waiting:

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka import TopicPartition as Position
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
-from penstock.client.confluent.connection import Connection, apart, drained, nothing_to_serve, passing
+from penstock.client.confluent.connection import ClientConnection, apart, drained, nothing_to_serve, passing
 from penstock.client.confluent.delivery_reports import DeliveryReports
 from penstock.client.confluent.pace import LAG_SECONDS, TIMED_OUT, Pace, TransactionTimeout, drained_while_taken
 from penstock.client.confluent.refusals import RefusedError, is_refusal, raise_refused
@@ -97,7 +97,7 @@ class TransactionalClient:
         self._settings = client_settings(config, PRODUCER, {**own, **forced}, {**HURRIED, **defaults})
         self.time = TransactionTimeout(int(self._settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
         self.rights = (transactional_right(transactional_id), *rights)
-        self.connection = Connection(self._settings, timeout_ms)
+        self.connection = ClientConnection(self._settings, timeout_ms)
         self.is_open = False
         self._config = config
         self._transactional_id = transactional_id
@@ -119,7 +119,7 @@ class TransactionalClient:
         sending: settings of a new one."""
         if self._producer is not None:
             return
-        connection = Connection(self._settings, self._timeout_ms)
+        connection = ClientConnection(self._settings, self._timeout_ms)
         connection.settings = {**self._time_zero.settings(connection.settings), **sending}
         producer = initialized_within(self.time, connection, self._transactional_id, *self.rights)
         self._time_zero.continue_with(producer, connection.timeout)
@@ -290,7 +290,7 @@ class TransactionalClient:
 
 
 def initialized_within(
-    timeout: TransactionTimeout, connection: Connection, transactional_id: str, *rights: Right
+    timeout: TransactionTimeout, connection: ClientConnection, transactional_id: str, *rights: Right
 ) -> Producer:
     """As `initialized`, of a producer whose transactions may take `timeout`, or less where brokers refuse so much."""
     while True:
@@ -304,7 +304,7 @@ def initialized_within(
                 raise
 
 
-def initialized(connection: Connection, transactional_id: str, *rights: Right) -> Producer:
+def initialized(connection: ClientConnection, transactional_id: str, *rights: Right) -> Producer:
     """Return a producer that has fenced all earlier ones of `transactional_id`. rights: those that it needs.
 
     While the broker completes the previous transaction, which takes milliseconds, it refuses, and librdkafka asks

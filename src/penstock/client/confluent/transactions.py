@@ -20,17 +20,24 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import KafkaError as Code
 from confluent_kafka import KafkaException, Producer
 
-from penstock.client.api import GroupCommit, GroupIdentity, OnRefused, RefusedOutputError
+from penstock.client.api import GroupCommit, GroupIdentity, OnRefused
 from penstock.client.confluent.admin import ConfluentAdmin
 from penstock.client.confluent.commit_marker import COORDINATOR_TIMEOUT_MS, CommitMarker
-from penstock.client.confluent.connection import Connection, is_forbidden
-from penstock.client.confluent.refusals import Refusals, RefusedError, fail_on_refused, replaced
+from penstock.client.confluent.connection import ClientConnection, is_forbidden
+from penstock.client.confluent.refusals import (
+    MOST_REFUSED,
+    ONE_BY_ONE,
+    RefusedError,
+    fail_on_refused,
+    is_refusal,
+    replaced,
+)
 from penstock.client.confluent.transaction_steps import UnansweredError, until
 from penstock.client.confluent.transactional_client import TransactionalClient, transactional_right
 from penstock.client.failures import Right
@@ -61,7 +68,7 @@ def transactions_refused(config: StreamsConfig, transactional_id: str, timeout_m
     `transactional_id`, BrokerNotFoundError, and KafkaError for any other trouble.
     """
     forced = {"transactional.id": transactional_id}
-    connection = Connection(client_settings(config, PRODUCER, forced), timeout_ms)
+    connection = ClientConnection(client_settings(config, PRODUCER, forced), timeout_ms)
     producer = connection.make(Producer)
     connection.serve = producer.poll
 
@@ -151,7 +158,7 @@ class TransactionalWriter:
                 self._client.discard()
             try:
                 # Fence first, then look: what is committed after the fence stays so, as only this producer can write.
-                self._client.ready(write.refusals.settings)
+                self._client.ready(write.settings)
                 if self._marker.has(epoch, owner, note):
                     return False
             except RetriableError:
@@ -193,16 +200,17 @@ class TransactionalWriter:
             self._client.discard()
             raise
         except KafkaException as error:
-            self._take_failure(error, write)
+            refused = self._take_failure(error, write)
         else:
             self._marker.committed_by(owner)
-            if write.refusals.settings:  # batches of one record are slow
+            if write.settings:  # batches of one record are slow
                 self._client.discard()  # the next epoch gets a usual producer
             return True
         # Whether the transaction was committed after all is unknown: only a new producer, which fences this one, finds
         # out.
         self._client.discard()
-        write.left = write.refusals.without_refused(replaced(write.left, refused, on_refused), on_refused)
+        write.refusals += len(refused)
+        write.left = replaced(write.left, refused, on_refused)
         return False
 
     def _transaction(self, write: _EpochWrite, owner: str, note: str) -> None:
@@ -233,19 +241,14 @@ class TransactionalWriter:
         if group.members or group.state not in ("Empty", "Dead"):
             raise has_members(group_commit.group)
 
-    def _take_failure(self, error: KafkaException, write: _EpochWrite) -> None:
-        """Take why a transaction has failed; raise the error for it if another attempt would not help."""
+    def _take_failure(self, error: KafkaException, write: _EpochWrite) -> list[RefusedError]:
+        """Return the records that another attempt leaves out; raise the error if it would not help."""
         code = self._client.reason(error.args[0])
         if write.group_commit is not None and error.args[0].code() in COUNTED_OUT:
             self._client.discard()
             raise has_members(write.group_commit.group) from error
-        records = self._client.reports.refused_records()
-        if records:  # a refused record is no failure of the brokers, and has its own limit
-            refused = write.refusals.take(records)
-            if not isinstance(refused, RefusedOutputError):
-                self._client.discard()
-                raise refused
-        else:
+        reported_rows = self._client.reports.rows(write.left, is_refusal)
+        if not reported_rows:  # a refused record is no failure of the brokers, and has its own limit
             is_early = isinstance(error, UnansweredError) and write.is_early()
             write.failures += not is_early and not self._gets_longer(code)
         # The report of a record shows a missing right, or that the brokers did not accept it in time, of which the
@@ -253,7 +256,7 @@ class TransactionalWriter:
         reported = self._client.reports.first_failure()
         if reported is not None and (is_forbidden(reported[0]) or reported[0].code() == Code._MSG_TIMED_OUT):
             code = reported[0]
-        if is_forbidden(code) or write.failures == _ATTEMPTS:
+        if is_forbidden(code) or write.failures == _ATTEMPTS or write.refusals > MOST_REFUSED:
             self._client.discard()
             place = "" if reported is None else f" to {reported[1]}"
             named = [each.topic for each in write.left if each.topic in code.str()]
@@ -263,6 +266,10 @@ class TransactionalWriter:
             doing = f"writing epoch {write.epoch}{place} as {self._transactional_id}"
             self._client.connection.fail(code, doing, needed, *self._client.rights)
         _log.info("Epoch %d of %s will be written again: %s", write.epoch, self._transactional_id, code.str())
+        # One refused record fails its whole batch, so records are refused only where each has a batch of its own.
+        refused = reported_rows if write.one_by_one else []
+        write.one_by_one = write.one_by_one or bool(reported_rows)
+        return refused
 
     def _gets_longer(self, error: Code) -> bool:
         """Return whether brokers have taken records too slowly for the transaction, and the next one has more time:
@@ -280,12 +287,18 @@ class _EpochWrite:
         self.epoch = epoch
         self.left: Sequence[PartitionBatch] = list(output)
         self.group_commit = group_commit
-        self.refusals = Refusals()
         self.failures = 0
+        self.refusals = 0
+        self.one_by_one = False
         self._longest = 2 * timeout_ms / 1000
         self.patience = min(COORDINATOR_TIMEOUT_MS / 1000, self._longest)
         """How long (s) the producer may take for the offsets of the transaction."""
         self._waits_until = 0.0
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Settings of a new producer."""
+        return ONE_BY_ONE if self.one_by_one else {}
 
     def is_early(self) -> bool:
         """Take that the producer did not answer; return whether that is too early to be a failure.

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import Right
 from penstock.client.settings import ADMIN, client_settings
 from penstock.client.sockets.connection import Api, BrokerConnection, ConnectionSettings
@@ -20,6 +18,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, ConfigError, RetriableError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 T = TypeVar("T")
 
@@ -36,7 +35,7 @@ _DEFAULT_PORT: Final = 9092
 _RETRY_SECONDS: Final = 0.05
 
 
-class Node(NamedTuple):
+class BrokerNode(NamedTuple):
     """A broker of a cluster."""
 
     id: int
@@ -76,7 +75,7 @@ class Cluster:
             connection.close()
         self._connections.clear()
 
-    def connect(self, node: Node, doing: str) -> BrokerConnection:
+    def connect(self, node: BrokerNode, doing: str) -> BrokerConnection:
         """Return a new connection, which the caller closes. Raises what BrokerConnection raises."""
         return BrokerConnection(node.host, node.port, self._settings, doing)
 
@@ -123,11 +122,11 @@ class Cluster:
                 failure = failure or error
         raise failure or ConfigError("Invalid configuration bootstrap.servers: it names no broker.")
 
-    def ask(self, node: Node, api: Api, body: Message, doing: str) -> Message:
+    def ask(self, node: BrokerNode, api: Api, body: Message, doing: str) -> Message:
         """Return the answer of one broker. Raises what BrokerConnection raises."""
         return self._ask(node.host, node.port, api, body, doing)
 
-    def nodes(self, doing: str) -> dict[int, Node]:
+    def nodes(self, doing: str) -> dict[int, BrokerNode]:
         """Return the brokers by id."""
         return _nodes(self.ask_any(METADATA, {"topics": []}, doing))
 
@@ -147,7 +146,7 @@ class Cluster:
                 result[TopicPartition(name, partition["partition_index"])] = partition
         return result
 
-    def leader(self, partition: TopicPartition, doing: str) -> Node:
+    def leader(self, partition: TopicPartition, doing: str) -> BrokerNode:
         """Return the broker that leads a partition.
 
         Raises:
@@ -165,7 +164,7 @@ class Cluster:
             self.check({"error_code": ErrorCode.leader_not_available}, doing)
         return nodes[leader]
 
-    def coordinator(self, kind: int, key: str, doing: str, *needs: Right) -> Node:
+    def coordinator(self, kind: int, key: str, doing: str, *needs: Right) -> BrokerNode:
         """Return the broker that coordinates a group or a transactional id.
 
         Args:
@@ -181,7 +180,7 @@ class Cluster:
         answer = self.ask_any(FIND_COORDINATOR, body, doing)
         [found] = answer.get("coordinators", [answer])
         self.check(found, doing, *needs)
-        return Node(found["node_id"], found["host"], found["port"])
+        return BrokerNode(found["node_id"], found["host"], found["port"])
 
     def _ask(self, host: str, port: int, api: Api, body: Message, doing: str) -> Message:
         connection = self._connections.get((host, port))
@@ -211,5 +210,5 @@ def parsed_servers(servers: str) -> list[tuple[str, int]]:
     return result
 
 
-def _nodes(answer: dict[str, Any]) -> dict[int, Node]:
-    return {one["node_id"]: Node(one["node_id"], one["host"], one["port"]) for one in answer["brokers"]}
+def _nodes(answer: dict[str, Any]) -> dict[int, BrokerNode]:
+    return {one["node_id"]: BrokerNode(one["node_id"], one["host"], one["port"]) for one in answer["brokers"]}

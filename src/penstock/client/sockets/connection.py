@@ -17,13 +17,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import Failures
 from penstock.client.sockets.sasl import Mechanism, mechanism
 from penstock.client.sockets.tls import tls_context
 from penstock.errors import AuthenticationError, ConfigError, KafkaError, UnsupportedVersionError
 from penstock_broker.wire.codec import Message, is_flexible, request_encoder, response_decoder
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
 
 

@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
-from penstock.client.api import GroupDescription, GroupMember
+from penstock.client.api import GroupDescription, MemberDescription
 from penstock.client.failures import Right
 from penstock.client.sockets.cluster import GROUP, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 STREAMS_GROUP_DESCRIBE: Final = Api("StreamsGroupDescribe", 89, 0, 0)
 LEAVE_GROUP: Final = Api("LeaveGroup", 13, 3, 5)
@@ -57,14 +56,14 @@ def describe_streams_group(cluster: Cluster, group: str) -> GroupDescription | N
     return GroupDescription(group, "Streams", found["group_state"], members=members)
 
 
-def _member(answer: Message, read: dict[str, tuple[str, ...]]) -> GroupMember:
+def _member(answer: Message, read: dict[str, tuple[str, ...]]) -> MemberDescription:
     partitions = sorted(
         TopicPartition(topic, number)
         for tasks in answer["assignment"]["active_tasks"]
         for topic in read.get(tasks["subtopology_id"], ())
         for number in tasks["partitions"]
     )
-    return GroupMember(answer["member_id"], answer["client_id"], answer["client_host"], tuple(partitions))
+    return MemberDescription(answer["member_id"], answer["client_id"], answer["client_host"], tuple(partitions))
 
 
 def remove_members(cluster: Cluster, group: str, member_ids: Collection[str], reason: str) -> None:

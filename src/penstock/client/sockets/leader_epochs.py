@@ -6,15 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import EpochPosition
 from penstock.client.failures import Right
-from penstock.client.sockets.cluster import Cluster, Node
+from penstock.client.sockets.cluster import BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import UnsupportedVersionError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSET_FOR_LEADER_EPOCH: Final = Api("OffsetForLeaderEpoch", 23, 3, 4)
 
@@ -38,7 +37,7 @@ def truncated(
 def _truncated(
     cluster: Cluster, positions: Mapping[TopicPartition, EpochPosition]
 ) -> dict[TopicPartition, EpochPosition]:
-    by_leader: dict[Node, dict[str, list[Message]]] = {}
+    by_leader: dict[BrokerNode, dict[str, list[Message]]] = {}
     known: dict[TopicPartition, Message] = {}
     for topic in sorted({partition.topic for partition in positions}):
         known.update(cluster.partitions(_DOING, topic))

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import PRODUCER
-from penstock.client.sockets.cluster import GROUP, Cluster, Node
+from penstock.client.sockets.cluster import GROUP, BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.transactions import TransactionAdmin
 from penstock.config import StreamsConfig
 from penstock.errors import BrokerNotFoundError, TaskMigratedError, UnstableOffsetCommitError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 OFFSET_FETCH: Final = Api("OffsetFetch", 9, 7, 7)
 OFFSET_COMMIT: Final = Api("OffsetCommit", 8, 7, 9)
@@ -140,7 +139,7 @@ class TransactionOffsets:
         self._cluster = Cluster(config, timeout_ms, PRODUCER)
         self._transactional_id = transactional_id
         self._producer: tuple[int, int] | None = None
-        self._node: Node | None = None
+        self._node: BrokerNode | None = None
 
     def forget(self) -> None:
         """Take that the other client may have another producer id or epoch now."""

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import FORBIDDEN, Right
 from penstock.client.settings import PRODUCER
-from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
+from penstock.client.sockets.cluster import TRANSACTION, BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.client.sockets.transactions import INIT_PRODUCER_ID
 from penstock.config import StreamsConfig
 from penstock.errors import RetriableError
 from penstock.record import RecordBatch, TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.record_batches import TRANSACTIONAL, encode_batch, encode_record
 
 PRODUCE: Final = Api("Produce", 0, 3, 11)
@@ -54,7 +53,7 @@ class RecordWriter:
         self._producer: tuple[int, int] | None = None
         self._sequences: dict[TopicPartition, int] = {}
         self._added: set[TopicPartition] = set()
-        self._leaders: dict[TopicPartition, Node] = {}
+        self._leaders: dict[TopicPartition, BrokerNode] = {}
 
     @property
     def has_written(self) -> bool:

@@ -10,14 +10,13 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.failures import Right
-from penstock.client.sockets.cluster import TRANSACTION, Cluster, Node
+from penstock.client.sockets.cluster import TRANSACTION, BrokerNode, Cluster
 from penstock.client.sockets.connection import Api
 from penstock.errors import KafkaError
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 LIST_TRANSACTIONS: Final = Api("ListTransactions", 66, 0, 2)
 DESCRIBE_TRANSACTIONS: Final = Api("DescribeTransactions", 65, 0, 0)
@@ -187,14 +186,14 @@ class TransactionAdmin:
 
         return self._cluster.repeat(ask)
 
-    def _node(self, broker: int, doing: str) -> Node:
+    def _node(self, broker: int, doing: str) -> BrokerNode:
         nodes = self._cluster.nodes(doing)
         if broker not in nodes:
             raise KafkaError(f"There is no broker {broker}; the cluster has {', '.join(map(str, sorted(nodes)))}.")
         return nodes[broker]
 
     def _producers(
-        self, node: Node, partitions: Sequence[TopicPartition], doing: str
+        self, node: BrokerNode, partitions: Sequence[TopicPartition], doing: str
     ) -> dict[TopicPartition, list[ProducerState]]:
         by_topic: dict[str, list[int]] = {}
         for partition in partitions:

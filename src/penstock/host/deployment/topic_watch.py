@@ -5,6 +5,7 @@ partitions were added, a topic was deleted. The next preparation of the applicat
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import NamedTuple, Protocol
 
 from penstock.client.confluent.admin import ConfluentAdmin
@@ -74,11 +75,8 @@ class TopicWatch:
     def changes(self, used: UsedTopics) -> TopicChanges | None:
         """Return what has changed since `used`; None for nothing, or if no broker answers."""
         try:
-            admin = ConfluentAdmin(self._config)
-            try:
+            with closing(ConfluentAdmin(self._config)) as admin:
                 topics, ids = admin.topics(), admin.topic_ids(used.topic_ids.keys())
-            finally:
-                admin.close()
         except KafkaError:
             return None  # the code that reads or writes waits for the brokers, and reports it
         now = resolve_patterns(self._built, topics, self._internal, self._config)

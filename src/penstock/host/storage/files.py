@@ -29,12 +29,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from pathlib import Path
-from typing import NamedTuple
-
-from pyarrow import fs
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.errors import ConfigError
+from penstock.extras import load
 from penstock.private_files import DIRECTORY_MODE, check_nobody_else_wrote, open_private
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 _MOVES = 5
 """How often a file is moved to its place before a failure is one."""
@@ -58,20 +60,21 @@ class Files:
 
     def __init__(self, uri: str) -> None:
         """Open the directory at `uri`: a path, or a URI of a file system that pyarrow knows (file, hdfs, s3, gs, abfs,
-        fsspec+...); raises ConfigError for any other."""
+        fsspec+...); raises ConfigError for any other, and without pyarrow."""
         self.uri = uri
+        arrow = _arrow_files()
         self._files: fs.FileSystem
         if "://" in uri:
             try:
-                self._files, root = fs.FileSystem.from_uri(uri)
+                self._files, root = arrow.FileSystem.from_uri(uri)
             except (ValueError, ImportError) as error:
                 # without the cause, whose text has the URI as it is
                 text = str(error).replace(uri, without_secrets(uri))
                 raise ConfigError(f"Cannot store files at {without_secrets(uri)}: {text}") from None
         else:
-            self._files, root = fs.LocalFileSystem(), os.path.abspath(uri)
+            self._files, root = arrow.LocalFileSystem(), os.path.abspath(uri)
         self._root: str = root.rstrip("/")
-        self._is_local = isinstance(self._files, fs.LocalFileSystem)
+        self._is_local = isinstance(self._files, arrow.LocalFileSystem)
         self._is_object_store = self._files.type_name in _OBJECT_STORES
         self._made: set[str] = set()
 
@@ -115,7 +118,7 @@ class Files:
 
     def find(self, directory: str) -> list[FoundFile]:
         """Return what is in a directory, nothing if it is not there; temporary files begin with a dot."""
-        selector = fs.FileSelector(self._path(directory), allow_not_found=True)
+        selector = _arrow_files().FileSelector(self._path(directory), allow_not_found=True)
         try:
             infos = self._files.get_file_info(selector)
         except FileNotFoundError:  # it was made between the listing and the look whether it is there
@@ -124,7 +127,7 @@ class Files:
             FoundFile(
                 info.base_name,
                 None if info.mtime_ns is None else int(info.mtime_ns) // 1_000_000,
-                info.type == fs.FileType.Directory,
+                info.type == _arrow_files().FileType.Directory,
             )
             for info in infos
         ]
@@ -155,7 +158,7 @@ class Files:
         if self._is_local:
             os.replace(temporary, target)
             sync_path(os.path.dirname(target))
-        elif self._files.get_file_info(target).type == fs.FileType.NotFound:
+        elif self._files.get_file_info(target).type == _arrow_files().FileType.NotFound:
             self._files.move(temporary, target)
         else:
             self._replace(temporary, target)
@@ -273,6 +276,11 @@ def without_secrets(uri: str) -> str:
         return uri
     place, slash, path = rest.partition("?")[0].partition("/")
     return f"{scheme}://{place.rpartition('@')[2]}{slash}{path}"
+
+
+def _arrow_files() -> Any:
+    """Return pyarrow's file systems, which commands that open no directory do without."""
+    return load("pyarrow.fs", "A directory of checkpoints, savepoints or snapshots")
 
 
 def _beside(target: str) -> str:

@@ -30,7 +30,7 @@ MOST_WAIT_NS: Final = 5_000_000_000  # half of the time after which brokers end 
 CREDIT_NS: Final = 50_000_000
 
 
-class Share:
+class ScheduleShare:
     """The part of one topology in a schedule."""
 
     def __init__(self, weight: int) -> None:
@@ -48,7 +48,7 @@ class Runner:
     """What makes the runs of one topology, one after the other: its processing thread, or one of its worker
     processes."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: ScheduleShare) -> None:
         """Have had no run. share: of its topology."""
         self.share = share
         self.is_waiting = False
@@ -153,7 +153,7 @@ class Turns:
         """Return the turns of a topology. weight: 1 or more; None if none was given, which counts as 1."""
         with self._changed:
             self._are_taken |= weight is not None
-        return TopologyTurns(self, Share(weight or 1))
+        return TopologyTurns(self, ScheduleShare(weight or 1))
 
     def waiting(self) -> int:
         """Return how many runs wait for their turn."""
@@ -201,7 +201,7 @@ class Turns:
                 self._schedule.rest(turn.runner)
             self._changed.notify_all()
 
-    def count(self, share: Share, nanoseconds: int) -> None:
+    def count(self, share: ScheduleShare, nanoseconds: int) -> None:
         """Count time that a topology has had without a turn."""
         with self._changed:
             share.take(nanoseconds)
@@ -210,7 +210,7 @@ class Turns:
 class TopologyTurns:
     """The turns of one topology."""
 
-    def __init__(self, turns: Turns, share: Share) -> None:
+    def __init__(self, turns: Turns, share: ScheduleShare) -> None:
         """Made by `Turns.join`."""
         self._turns = turns
         self._share = share
@@ -240,7 +240,7 @@ class TopologyTurns:
 class Turn:
     """What the runs of one thread or worker process take, one after the other."""
 
-    def __init__(self, turns: Turns, share: Share, number: int) -> None:
+    def __init__(self, turns: Turns, share: ScheduleShare, number: int) -> None:
         """Made by `TopologyTurns.of_runner`."""
         self._turns = turns
         self.number = number

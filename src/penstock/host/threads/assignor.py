@@ -47,7 +47,7 @@ class Candidate(NamedTuple):
     workers: int = 1
 
 
-class State(NamedTuple):
+class LeaderState(NamedTuple):
     """What the leader knows of the state of tasks, and what it is set up with.
 
     Args:
@@ -66,7 +66,7 @@ class State(NamedTuple):
     tags: Sequence[str] = ()
 
 
-NO_STATE: Final = State()
+NO_STATE: Final = LeaderState()
 """Where nothing is known, and nothing is to be kept."""
 
 
@@ -95,7 +95,7 @@ def assign(
     candidates: Collection[Candidate],
     tasks: Collection[TaskId],
     stateful: Collection[TaskId] = (),
-    state: State = NO_STATE,
+    state: LeaderState = NO_STATE,
 ) -> Plan:
     """Return which member is to have which tasks.
 
@@ -198,7 +198,7 @@ def _standbys(
     members: Sequence[Candidate],
     active: Mapping[str, Collection[TaskId]],
     tasks: Sequence[TaskId],
-    state: State,
+    state: LeaderState,
     moves: Mapping[TaskId, str],
     lag: Lag,
 ) -> dict[str, set[TaskId]]:

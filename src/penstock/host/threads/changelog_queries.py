@@ -16,7 +16,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentConsumer, Conflue
 from penstock.config import StreamsConfig
 from penstock.errors import StateStoreNotAvailableError
 from penstock.host.deployment.layout import Layout, layout_of
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import ReadableStore
 from penstock.host.threads.queries import RunningTasks, TaskQueries
 from penstock.host.threads.standbys import Standbys
@@ -46,7 +46,7 @@ class ChangelogQueries(TaskQueries):
             opened.callback(tasks.close)
             standbys = Standbys(layout, admin, lambda: ConfluentConsumer(config, read_committed=True), tasks.open_base)
             self._opened = opened.pop_all()
-        self.begin(RunningTasks(layout, tasks, standbys, lambda: True, lambda: Commit(0, 0), tuple))
+        self.begin(RunningTasks(layout, tasks, standbys, lambda: True, lambda: InstanceCommit(0, 0), tuple))
 
     def close(self) -> None:
         """Answer no more, and delete what was restored."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
 from penstock.config import StreamsConfig
@@ -16,10 +14,11 @@ from penstock.host.threads import member as m
 from penstock.host.threads.assignor import VERSION
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.group_protocol import Request, client_tags, max_poll_interval_ms, now_ms
-from penstock.host.threads.membership import TaskPositions
+from penstock.host.threads.membership import ChangelogPositions
 from penstock.host.threads.subscription import Rules, Subscription, encode_subscription
 from penstock.plan.subtopology import TaskId
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ class ClassicProtocol:
     """
 
     def __init__(
-        self, layout: Layout, config: StreamsConfig, process: str, state: TaskPositions | None, workers: int
+        self, layout: Layout, config: StreamsConfig, process: str, state: ChangelogPositions | None, workers: int
     ) -> None:
         settings = client_settings(config, CONSUMER)
         self._group = str(config["application.id"])

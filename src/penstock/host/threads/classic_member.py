@@ -32,15 +32,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kio.schema.errors import ErrorCode
-
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import NO_GENERATION, GroupMember, State
-from penstock.host.threads.subscription import IncompatibleMemberError, Rules, Share, follow, lead
+from penstock.host.threads.member import NO_GENERATION, AbstractMember, MemberState
+from penstock.host.threads.subscription import IncompatibleMemberError, MemberShare, Rules, follow, lead
+from penstock_broker.wire.error_codes import ErrorCode
 
 
-class ClassicMember(GroupMember):
+class ClassicMember(AbstractMember):
     """A member of a group of the classic protocol; see the module.
 
     Args:
@@ -63,20 +62,20 @@ class ClassicMember(GroupMember):
 
     def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
         match happening:
-            case m.JoinAnswered() if self.state is State.JOINING:
+            case m.JoinAnswered() if self.state is MemberState.JOINING:
                 self._out = False
                 return self._joined(happening, now)
-            case m.SyncAnswered() if self.state is State.SYNCING:
+            case m.SyncAnswered() if self.state is MemberState.SYNCING:
                 self._out = False
                 return self._synced(happening, now)
-            case m.HeartbeatAnswered() if self.state is State.STABLE:
+            case m.HeartbeatAnswered() if self.state is MemberState.STABLE:
                 self._out = False
                 return self._heard(happening, now)
             case _:
                 return []
 
     def _join(self, now: int) -> list[m.Step]:
-        self.state, self._out, self._next_ms = State.JOINING, True, now + self._timing.again_ms
+        self.state, self._out, self._next_ms = MemberState.JOINING, True, now + self._timing.again_ms
         self._is_new = self.generation == NO_GENERATION
         self._must_rejoin, self._pending = False, frozenset()
         return [m.Join(self.member_id, self.generation, self._held, self._shuts_down)]
@@ -96,7 +95,7 @@ class ClassicMember(GroupMember):
                 assignments = lead(answer.members or {}, self._rules, answer.ends)
             except IncompatibleMemberError as error:
                 return self._withdraw(error, now)
-        self.state, self._out, self._next_ms = State.SYNCING, True, now + self._timing.again_ms
+        self.state, self._out, self._next_ms = MemberState.SYNCING, True, now + self._timing.again_ms
         return [*steps, m.Sync(self.member_id, self.generation, assignments)]
 
     def _synced(self, answer: m.SyncAnswered, now: int) -> list[m.Step]:
@@ -109,7 +108,7 @@ class ClassicMember(GroupMember):
                 return self._join(now)  # the plan may be that of the life before, when there were other tasks
             return self._withdraw(error, now)
         self._session_until = now + self._timing.session_ms
-        self.state, self._next_ms = State.STABLE, now + self._timing.heartbeat_ms
+        self.state, self._next_ms = MemberState.STABLE, now + self._timing.heartbeat_ms
         self._probe_ms = now + self._timing.probing_ms if self._leads and not share.is_final else None
         self.has_twin = share.has_twin
         if share.shut_down_by:
@@ -125,7 +124,7 @@ class ClassicMember(GroupMember):
         self._shuts_down, self._must_rejoin, self._pending = True, True, frozenset()
         return self._freed(now)
 
-    def _told_to_end(self, share: Share) -> list[m.Step]:
+    def _told_to_end(self, share: MemberShare) -> list[m.Step]:
         """Have the tasks committed and closed, as they are; if this member knew it before, behind a generation in which
         all did."""
         self._must_rejoin, self._pending = self._shuts_down and not share.is_final, frozenset()
@@ -140,7 +139,7 @@ class ClassicMember(GroupMember):
 
     def _freed(self, now: int) -> list[m.Step]:
         """Join again where the tasks that others wait for are closed."""
-        is_free = self.state is State.STABLE and self._must_rejoin and not self._pending and not self._out
+        is_free = self.state is MemberState.STABLE and self._must_rejoin and not self._pending and not self._out
         return self._join(now) if is_free else []
 
     def _heard(self, answer: m.HeartbeatAnswered, now: int) -> list[m.Step]:
@@ -153,11 +152,11 @@ class ClassicMember(GroupMember):
         return [*steps, *self._freed(now)]
 
     def _doubts(self) -> bool:
-        return self.state in (State.UNJOINED, State.JOINING)
+        return self.state in (MemberState.UNJOINED, MemberState.JOINING)
 
     def _ask_generation(self, now: int) -> list[m.Step]:
         """Repeat JoinGroup soon, if it is not answered before."""
-        if self.state is State.JOINING and self._next_ms is not None:
+        if self.state is MemberState.JOINING and self._next_ms is not None:
             self._next_ms = min(self._next_ms, now + self._timing.retry_ms)
         return []
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from penstock.client.api import OffsetAndMetadata
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.settings import Settings
-from penstock.host.threads.task_manager import ActiveTask, TaskManager, TaskState
+from penstock.host.threads.task_manager import TaskManager
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.plan.subtopology import TaskId
 from penstock.record import PartitionBatch, TopicPartition
@@ -60,7 +61,7 @@ class CommitCycle:
 
     def _is_committed(self, task: ActiveTask) -> bool:
         """Return whether a commit takes the changes of a task."""
-        return task.state is TaskState.RUNNING and not task.is_aside
+        return task.state is ActiveTaskState.RUNNING and not task.is_aside
 
     def is_applied(self) -> bool:
         """Return whether all bases have their changes."""
@@ -94,7 +95,7 @@ class CommitCycle:
     def take(self, event: v.CommitEvent, now: int) -> None:
         """Go on after an event."""
         match event:
-            case v.Prepared():
+            case v.CommitPrepared():
                 self._prepared(event, now)
             case v.OutputLags():
                 self._is_requested = True
@@ -105,7 +106,7 @@ class CommitCycle:
             case v.TransactionCommitted(ends):
                 self._sent_is_durable(ends)
                 self._offsets_committed(now)
-            case v.Applied(task, due):
+            case v.CommitApplied(task, due):
                 self._tasks[task].due_ms = due
                 self._answered(task, now)
 
@@ -113,8 +114,8 @@ class CommitCycle:
         self._progress.answered(id, now)
         self._waiting_for.discard(id)
 
-    def _prepared(self, event: v.Prepared, now: int) -> None:
-        if self._tasks[event.task].state is not TaskState.RUNNING:
+    def _prepared(self, event: v.CommitPrepared, now: int) -> None:
+        if self._tasks[event.task].state is not ActiveTaskState.RUNNING:
             return  # a function kept it and that commit was undone: the task is closed next, and this is of no other
         self._answered(event.task, now)
         if self._phase.current is not Phase.PREPARING:

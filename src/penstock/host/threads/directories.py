@@ -39,9 +39,8 @@ from penstock.plan.subtopology import TaskId
 from penstock.private_files import open_private, private_directory
 from penstock.state.api import Base, BaseView, Changes, DiskBase
 from penstock.state.base_directory import BaseDirectory
-from penstock.state.lmdb import DATA_FILE, LmdbEntries, LmdbSnapshot, snapshot_of
+from penstock.state.lmdb import DATA_FILE, LmdbEntries, LmdbSnapshot, SharedLmdb, snapshot_of
 from penstock.state.open import LMDB, open_base
-from penstock.state.shared_lmdb import SharedLmdb
 
 _log = logging.getLogger(__name__)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.task_life import TaskLife
-from penstock.host.threads.task_manager import TaskManager, TaskState
+from penstock.host.threads.task_manager import TaskManager
 
 _MOST_TELLING_MS = 10_000
 """How long an instance tries to tell the others that the application ends, before it ends alone."""
@@ -58,7 +59,7 @@ class Ending:
     def go_on(self, error: BaseException | None, now: int) -> None:
         """Close tasks, and end when all of them are closed; with `error`, or that of the application."""
         self._life.close_running(now)
-        if all(task.state is TaskState.CREATED or task.is_aside for task in self._tasks):
+        if all(task.state is ActiveTaskState.CREATED or task.is_aside for task in self._tasks):
             self._phase.change(Phase.ENDED)
             if self._request is None or self._request.leave:
                 self._do(v.Leave())

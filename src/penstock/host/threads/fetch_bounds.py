@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.config import StreamsConfig
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.task_manager import BufferLimits
 
 _PARTS: Final = 8
 """Of the bytes, the consumer's queue and a request have one part each; three are for what waits for tasks, and as many
@@ -25,12 +25,12 @@ _SMALL_RECORD_BYTES: Final = 32
 """A request for a partition asks for as many records as may wait of it, if they are as small as that."""
 
 
-def limits(config: StreamsConfig) -> Limits:
+def limits(config: StreamsConfig) -> BufferLimits:
     """Return how much may wait for the tasks of an instance."""
     records, size = config["buffered.records.per.partition"], 3 * config["penstock.buffer.max.bytes"] // _PARTS
     fetched = max(1, records // 2)  # half: operators that touch each key once a run cost less in long runs
     fetched_bytes = size // 8
-    return Limits(records - fetched, size - fetched_bytes, fetched, fetched_bytes)
+    return BufferLimits(records - fetched, size - fetched_bytes, fetched, fetched_bytes)
 
 
 def consumer_bounds(config: StreamsConfig, partitions: int) -> Mapping[str, int]:

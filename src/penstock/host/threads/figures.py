@@ -4,14 +4,16 @@ adds what it sees; any thread may look."""
 from __future__ import annotations
 
 import threading
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from penstock.errors import counted
-from penstock.host.api import RECENT_COMMITS, CommitFigures
+from penstock.host.api import CommitFigures
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.commit_times import CommitTimes
+from penstock.host.threads.topic_traffic import TopicTraffic
 from penstock.host.threads.unread import described
 from penstock.metrics.host_metrics import (
     ACTIVE_RESTORE,
@@ -54,22 +56,7 @@ _BLOCKED = Operation(BLOCKED_TIME)
 _ACTIVITIES = (_POLLING, _PROCESSING, _PUNCTUATING, _COMMITTING, _RESTORING, _UPDATING)
 
 
-class Commit(NamedTuple):
-    """A commit of the instance: its number since the start, when it was made, and when it began (ms)."""
-
-    number: int
-    time_ms: int
-    began_ms: int = 0
-
-
-class Since(NamedTuple):
-    """What tasks have done since the last commit: records that they processed, and the time of their runs."""
-
-    records: int = 0
-    nanoseconds: int = 0
-
-
-class Figures:
+class InstanceFigures:
     """Adds up events and output."""
 
     def __init__(
@@ -78,15 +65,13 @@ class Figures:
         """Have nothing yet. samples, window_ms: `metrics.num.samples`, `metrics.sample.window.ms`. is_internal: whether
         a topic is the application's own. elapsed_ms: by which samples are taken."""
         self._elapsed_ms = elapsed_ms
-        self.is_internal = is_internal
-        """Whether a topic is the application's own."""
+        self.commits = CommitTimes(elapsed_ms)
+        self.traffic = TopicTraffic(is_internal)
         self._measurements = HostMeasurements(samples, window_ms)
         self._shares = TimeShares(_ACTIVITIES, samples, window_ms, elapsed_ms())
         self._workers = 1
         self._started_ms: int | None = None
         self._lock = threading.Lock()
-        self._consumed: dict[str, tuple[int, int]] = {}
-        self._produced: dict[str, tuple[int, int]] = {}
         self._processed: Counter[str] = Counter()
         self._dropped: Counter[str] = Counter()
         self._awaited: dict[str, tuple[TopicPartition, ...]] = {}
@@ -98,21 +83,13 @@ class Figures:
         self._restoring: set[TaskId] = set()
         self._standing: set[TaskId] = set()
         self._poll_began = 0
-        self._commit_began: int | None = None
-        self._commit_began_ms = 0
-        self._is_committed = False
-        self._prepared_at = self._durable_at = 0
-        self._since = Since()
-        self._commits: deque[CommitFigures] = deque(maxlen=RECENT_COMMITS)
-        self.commit = Commit(0, 0)
-        """The last commit."""
         self._count(TASK_CREATED, 0)
         self._count(TASK_CLOSED, 0)
 
     @staticmethod
-    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> Figures:
+    def of(config: Mapping[str, Any], is_internal: Callable[[str], bool]) -> InstanceFigures:
         """Return figures as `config` asks for them."""
-        return Figures(
+        return InstanceFigures(
             config["metrics.num.samples"], config["metrics.sample.window.ms"], is_internal, elapsed_milliseconds
         )
 
@@ -128,22 +105,22 @@ class Figures:
         match event:
             case v.Arrived((topic, _), batch):
                 with self._lock:
-                    _add(self._consumed, topic, len(batch), event.size)
+                    self.traffic.consumed(topic, len(batch), event.size)
             case v.Ran(task, records=records):
                 with self._lock:
                     self._processed[str(task)] += records
                     self._awaited[str(task)] = event.awaited
                     self._take_run(event)
-                self._since = Since(self._since.records + records, self._since.nanoseconds + event.nanoseconds)
+                self.commits.ran(records, event.nanoseconds)
             case v.UnreadFound(unread):
                 self._unread = unread or self._unread
-            case v.Prepared():
+            case v.CommitPrepared():
                 self._take_prepared(event)
-                self._prepared_at = self._durable_at = self._elapsed_ms()
+                self.commits.prepared()
             case v.Written() | v.OffsetsCommitted() | v.TransactionCommitted():
-                self._durable_at = self._elapsed_ms()
-            case v.Applied():
-                self._is_committed = True
+                self.commits.durable()
+            case v.CommitApplied():
+                self.commits.made()
             case v.Started(task) if task != v.GLOBAL_TASK:
                 self._count(TASK_CREATED)
                 self._created.add(task)
@@ -222,7 +199,7 @@ class Figures:
         """Add records that are being written."""
         with self._lock:
             for topic, _, batch, _ in output:
-                _add(self._produced, topic, len(batch), size_of(batch))
+                self.traffic.produced(topic, len(batch), size_of(batch))
 
     def wants_lag(self) -> bool:
         """Return whether the lag is to be measured, which is once a second at most."""
@@ -252,45 +229,25 @@ class Figures:
             self._measurements.take(Operation(POLL_RECORDS), measured_once(number), now)
             self._measurements.take(_BLOCKED, measured_once(took * _NANOSECONDS_OF_MS), now)
 
-    def commit_began(self, now_ms: int) -> None:
-        """Measure a commit from now on, if none is being measured. now_ms: of the clock of the machine."""
-        if self._commit_began is None:
-            self._commit_began, self._commit_began_ms = self._elapsed_ms(), now_ms
-
     def commit_ended(self, now_ms: int) -> None:
         """Add how long the commit took, if one is being measured, whether it was made or not. now_ms: of the clock of
         the machine."""
-        if self._commit_began is not None:
-            now = self._elapsed_ms()
-            began, self._commit_began = self._commit_began, None
-            took = float(now - began)
-            made, self._is_committed = self._is_committed, False
-            if made:
-                self.commit = Commit(self.commit.number + 1, now_ms, self._commit_began_ms)
-            with self._lock:
-                if made:
-                    self._keep(began, now, now_ms)
-                    waited = self._durable_at - self._prepared_at
-                    self._measurements.take(_BLOCKED, measured_once(waited * _NANOSECONDS_OF_MS), now)
-                self._shares.take(_COMMITTING, took, now)
-                self._measurements.committed(now_ms if made else None, now)
-                self._measurements.take(Operation(COMMIT), measured_once(took), now)
-
-    def _keep(self, began: int, now: int, now_ms: int) -> None:
-        """Keep what a commit from `began` to `now` took, and what was processed since the one before."""
-        since, self._since = self._since, Since()
-        phases = {
-            "process": since.nanoseconds / 1e6,
-            "state": float(self._prepared_at - began + now - self._durable_at),
-            "transaction": float(self._durable_at - self._prepared_at),
-        }
-        self._commits.append(CommitFigures(self.commit.number, now_ms, since.records, phases))
+        now = self._elapsed_ms()
+        with self._lock:
+            ended = self.commits.ended(now, now_ms)
+            if ended is None:
+                return
+            if ended.is_made:
+                self._measurements.take(_BLOCKED, measured_once(ended.waited_ms * _NANOSECONDS_OF_MS), now)
+            took = float(ended.took_ms)
+            self._shares.take(_COMMITTING, took, now)
+            self._measurements.committed(now_ms if ended.is_made else None, now)
+            self._measurements.take(Operation(COMMIT), measured_once(took), now)
 
     def recent_commits(self) -> list[CommitFigures]:
-        """Return the last commits, the newest last. Tasks process between commits, and several at a time in worker
-        processes; clients fetch meanwhile."""
+        """Return the last commits, see `CommitTimes.recent`."""
         with self._lock:
-            return list(self._commits)
+            return self.commits.recent()
 
     def take_clients(self, measured: Mapping[str, Measurement]) -> None:
         """Add what consumers and producers have reported, by operation."""
@@ -299,7 +256,7 @@ class Figures:
             for name, measurement in measured.items():
                 self._measurements.take(Operation.reported(name, ""), measurement, now)
 
-    def _take_prepared(self, event: v.Prepared) -> None:
+    def _take_prepared(self, event: v.CommitPrepared) -> None:
         task, now = str(event.task), self._elapsed_ms()
         with self._lock:
             for name, measurement in event.measured.items():
@@ -327,7 +284,7 @@ class Figures:
         return measured._replace(
             gauges=gauges,
             lags=self._lags,
-            committed_ms=self.commit.time_ms if self.commit.number else None,
+            committed_ms=self.commits.last.time_ms if self.commits.last.number else None,
             ratios={**ratios, _IDLE: idle},
             started_ms=self._started_ms,
         )
@@ -352,17 +309,11 @@ class Figures:
         consumed, produced: (records, bytes) by topic. processed, dropped: records by task.
         """
         with self._lock:
-            outside = [figures for topic, figures in self._consumed.items() if not self.is_internal(topic)]
-            written = [figures for topic, figures in self._produced.items() if not self.is_internal(topic)]
             return {
-                "commits": self.commit.number,
-                "records_in": sum(records for records, _ in outside),
-                "bytes_in": sum(size for _, size in outside),
-                "records_out": sum(records for records, _ in written),
+                "commits": self.commits.last.number,
+                **self.traffic.snapshot(),
                 "lag": sum(self._lags.values()),
                 "unread": described(self._unread),
-                "consumed": dict(self._consumed),
-                "produced": dict(self._produced),
                 "processed": dict(self._processed),
                 "dropped": dict(self._dropped),
             }
@@ -375,8 +326,3 @@ def progress_line(application_id: str, before: Mapping[str, Any], now: Mapping[s
         f"{now['records_out'] - before['records_out']} out, in {counted(now['commits'] - before['commits'], 'commit')} "
         f"of the last {int(seconds)} s"
     )
-
-
-def _add(totals: dict[str, tuple[int, int]], topic: str, records: int, size: int) -> None:
-    records_before, size_before = totals.get(topic, (0, 0))
-    totals[topic] = records_before + records, size_before + size

@@ -8,22 +8,16 @@ from __future__ import annotations
 
 import logging
 import queue
-import select
-import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
-
-from kio.schema.errors import ErrorCode
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.client.failures import Right
 from penstock.client.settings import CONSUMER
-from penstock.client.sockets.cluster import GROUP, Cluster, Node
-from penstock.client.sockets.connection import BrokerConnection
+from penstock.client.sockets.cluster import GROUP, BrokerNode, Cluster
 from penstock.client.sockets.offsets import COUNTED_OUT, OFFSET_COMMIT, offset_topics
 from penstock.config import StreamsConfig
 from penstock.errors import KafkaError, RetriableError, StreamsError, TaskMigratedError, UnsupportedVersionError
@@ -32,19 +26,20 @@ from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.classic_group import ClassicProtocol
+from penstock.host.threads.coordinator_connection import TIMEOUT_MS, CoordinatorConnection
 from penstock.host.threads.group_protocol import GroupProtocol, Request, now_ms
 from penstock.host.threads.keys import uses_streams_protocol
 from penstock.host.threads.member_file import MemberFile
-from penstock.host.threads.membership import Post, TaskPositions
+from penstock.host.threads.membership import ChangelogPositions, Post
 from penstock.host.threads.streams_group import StreamsProtocol
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT_MS: Final = 5_000
 _RETRY_SECONDS: Final = 0.02
 _LEAST_COMMIT_SECONDS: Final = 30.0
 _CLOSE_SECONDS: Final = 10.0
@@ -53,7 +48,7 @@ _MOST_WAIT: Final = 0.5
 
 
 class _Commit(NamedTuple):
-    """Offsets to be committed. losses: of the member whose commit it is (`GroupMember.losses`)."""
+    """Offsets to be committed. losses: of the member whose commit it is (`AbstractMember.losses`)."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
     losses: int
@@ -81,7 +76,7 @@ class GroupMembership:
         config: StreamsConfig,
         post: Post,
         process: str | None = None,
-        state: TaskPositions | None = None,
+        state: ChangelogPositions | None = None,
         workers: int = 1,
         member_file: MemberFile | None = None,
     ) -> None:
@@ -99,17 +94,13 @@ class GroupMembership:
         self._lost_is_told = False
         self._is_leaving = False
         self._inbox: queue.SimpleQueue[m.Happening] = queue.SimpleQueue()
-        self._awake, self._waker = socket.socketpair()
-        self._waker.setblocking(False)
-        self._cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
-        self._connection: BrokerConnection | None = None
+        self._coordinator = CoordinatorConnection(config, self._group)
         self._asked: Request | None = None
-        self._answer: tuple[Callable[[Message], m.Happening], float] | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-group", daemon=True)
         self._commit_seconds = max(_LEAST_COMMIT_SECONDS, config["task.timeout.ms"] / 1000)
         self._commits: queue.SimpleQueue[_Commit | None] = queue.SimpleQueue()
-        self._commit_cluster = Cluster(config, _TIMEOUT_MS, CONSUMER)
-        self._commit_node: Node | None = None
+        self._commit_cluster = Cluster(config, TIMEOUT_MS, CONSUMER)
+        self._commit_node: BrokerNode | None = None
         self._commit_thread = threading.Thread(target=self._run_commits, name="penstock-commits", daemon=True)
         self._closed = threading.Event()
 
@@ -166,7 +157,7 @@ class GroupMembership:
         self._happen(m.LeaveRequested())
 
     def close(self) -> None:
-        """Release connections and threads, behind a leave that was asked for; harmless when called again."""
+        """Release connections and threads, after a leave that was asked for; harmless when called again."""
         if self._closed.is_set():
             return
         deadline = time.monotonic() + _CLOSE_SECONDS
@@ -174,24 +165,18 @@ class GroupMembership:
             self._thread.join(max(0.0, deadline - time.monotonic()))
         self._closed.set()
         self._commits.put(None)
-        self._wake()
+        self._coordinator.wake()
         for thread in (self._thread, self._commit_thread):
             if thread.is_alive():
                 thread.join(max(0.0, deadline - time.monotonic()))
-        self._cluster.close()
+        self._coordinator.close()
         self._commit_cluster.close()
-        self._awake.close()
-        self._waker.close()
 
     # ---------------------------------------- the thread of the membership
 
     def _happen(self, happening: m.Happening) -> None:
         self._inbox.put(happening)
-        self._wake()
-
-    def _wake(self) -> None:
-        with suppress(OSError):  # it is awake, or closed
-            self._waker.send(b"\0")
+        self._coordinator.wake()
 
     def _run(self) -> None:
         self._remove_former()
@@ -203,9 +188,9 @@ class GroupMembership:
                     break
                 happening = self._next()
             except Exception as error:  # the core must not wait for a thread that is dead
-                self._disconnect()
+                self._coordinator.disconnect()
                 happening = m.Unusable(error)
-        self._disconnect()
+        self._coordinator.disconnect()
 
     def _remove_former(self) -> None:
         """Let the member leave that an instance of this process was which was killed; if that fails, its session ends
@@ -214,8 +199,7 @@ class GroupMembership:
         request = self._protocol.request(m.LeaveGroup(former)) if former else None
         if request is not None:
             self._request(request)
-            if self._answer is not None:
-                self._received(self._answer[0])
+            self._coordinator.receive()
 
     def _take(self, happening: m.Happening) -> None:
         with self._lock:
@@ -226,9 +210,9 @@ class GroupMembership:
             self._member_file.keep("" if self._member.has_left else self._member.member_id)
         for step in steps:
             if isinstance(step, m.FindAgain):
-                self._disconnect()
+                self._coordinator.disconnect()
             if isinstance(step, m.AskAgain) and self._asked is not None:
-                self._disconnect()
+                self._coordinator.disconnect()
                 self._request(self._asked)
             if (request := self._protocol.request(step)) is not None:
                 self._asked = request
@@ -246,43 +230,7 @@ class GroupMembership:
         except queue.Empty:
             pass
         due = self._member.due_ms()
-        left = _MOST_WAIT if due is None else min(_MOST_WAIT, (due - now_ms()) / 1000)
-        if self._connection is None or self._answer is None:
-            self._sleep(None, left)
-            return m.Tick()
-        take, deadline = self._answer
-        if self._connection.has_pending_bytes or self._sleep(self._connection, left):
-            return self._received(take)
-        if time.monotonic() >= deadline:
-            self._disconnect()
-            return m.Disconnected()
-        return m.Tick()
-
-    def _sleep(self, connection: BrokerConnection | None, seconds: float) -> bool:
-        """Wait to be woken, for an answer or for some seconds; return whether an answer has arrived."""
-        poll = select.poll()  # `select` ends at file descriptor 1,024
-        for each in (self._awake,) if connection is None else (self._awake, connection):
-            poll.register(each.fileno(), select.POLLIN)
-        ready = {descriptor for descriptor, _ in poll.poll(max(0.0, seconds) * 1000)}
-        if self._awake.fileno() in ready:
-            self._awake.recv(4096)
-        return connection is not None and connection.fileno() in ready
-
-    def _received(self, take: Callable[[Message], m.Happening]) -> m.Happening:
-        self._answer = None
-        try:
-            assert self._connection is not None
-            return take(self._connection.receive(self._doing))
-        except RetriableError:
-            self._disconnect()
-            return m.Disconnected()
-        except StreamsError as error:
-            self._disconnect()
-            return m.Unusable(error)
-
-    @property
-    def _doing(self) -> str:
-        return f"being a member of the group {self._group!r}"
+        return self._coordinator.wait(_MOST_WAIT if due is None else min(_MOST_WAIT, (due - now_ms()) / 1000))
 
     def _tell(self, step: m.Step) -> None:
         """Give the core what concerns it."""
@@ -299,31 +247,14 @@ class GroupMembership:
                 pass
 
     def _request(self, request: Request) -> None:
-        if self._answer is not None:
-            self._disconnect()  # the answer to the request before it is no longer of interest
         try:
-            if self._connection is None:
-                right = Right("READ", "group", self._group)
-                node = self._cluster.coordinator(GROUP, self._group, self._doing, right)
-                self._connection = self._cluster.connect(node, self._doing)
-            self._connection.send(request.api, request.body, self._doing)
+            self._coordinator.send(request)
         except RetriableError:
-            self._disconnect()
             self._inbox.put(m.Disconnected())
         except UnsupportedVersionError as error:
-            self._disconnect()
             self._inbox.put(m.Unusable(self._protocol.refusal(ErrorCode.unsupported_version, "") or error))
         except StreamsError as error:
-            self._disconnect()
             self._inbox.put(m.Unusable(error))
-        else:
-            self._answer = request.take, time.monotonic() + (request.waits_ms + _TIMEOUT_MS) / 1000
-
-    def _disconnect(self) -> None:
-        self._answer = None
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
     def _error(self, code: int, message: str = "") -> StreamsError:
         """Return the error for a refusal of the coordinator. message: what it says."""
@@ -331,8 +262,7 @@ class GroupMembership:
         if special is not None:
             return special
         try:
-            answer = {"error_code": code, "error_message": message}
-            self._cluster.check(answer, self._doing, Right("READ", "group", self._group))
+            self._coordinator.check(code, message)
         except StreamsError as error:
             return error
         return KafkaError(f"The group {self._group!r} refuses this member.")
@@ -378,7 +308,7 @@ class GroupMembership:
                     if self._member.losses == commit.losses:
                         self._happen(m.Stalled(self._error(code)) if is_late else refused)
             elif is_late:
-                self._cluster.check({"error_code": code}, doing)
+                self._commit_cluster.check({"error_code": code}, doing)
             self._closed.wait(_RETRY_SECONDS)
         return None
 

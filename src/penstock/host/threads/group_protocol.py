@@ -32,7 +32,7 @@ class GroupProtocol(Protocol):
     """One member, and its requests. A thread at a time calls it."""
 
     @property
-    def member(self) -> m.GroupMember:
+    def member(self) -> m.AbstractMember:
         """The member, which decides what is sent."""
         ...
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTaskState
 from penstock.host.threads.commit_cycle import CommitCycle
 from penstock.host.threads.ending import Ending
 from penstock.host.threads.phases import InstancePhase, Phase
@@ -18,7 +19,7 @@ from penstock.host.threads.planned_end import PlannedEnd
 from penstock.host.threads.rollback import Rollback
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.task_life import TaskLife
-from penstock.host.threads.task_manager import Room, TaskManager, TaskState, WorkerOf
+from penstock.host.threads.task_manager import Room, TaskManager, WorkerOf
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.host.threads.time_rounds import alignment_of
 from penstock.host.threads.vocabulary import GLOBAL_TASK
@@ -96,7 +97,7 @@ class Instance:
         return self._tasks.lags(ends)
 
     def next_due_ms(self) -> int | None:
-        """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
+        """Return when a `TimePassed` is needed if nothing else happens (ms), None for never."""
         times = [self._rollback.retry_at, self._ending.alone_at]
         if self.phase is Phase.RUNNING:
             has_changes, is_processing = self._commit.has_changes(), not self._is_paused and not self._life.is_cut_off
@@ -159,7 +160,7 @@ class Instance:
                 self._is_paused = isinstance(event, v.PauseRequested)
             case v.CloseRequested():
                 self._ending.request(event)
-            case v.Tick():
+            case v.TimePassed():
                 self._progress.watch(now)
             case _:
                 self._commit.take(event, now)
@@ -184,7 +185,7 @@ class Instance:
 
     def _ran(self, event: v.Ran, now: int) -> None:
         task = self._tasks[event.task]
-        if task.state is not TaskState.RUNNING:
+        if task.state is not ActiveTaskState.RUNNING:
             return  # the others went on without it, and it is closed next
         self._commit.ran(event)
         task.is_slow &= not task.is_aside
@@ -196,7 +197,7 @@ class Instance:
     def _go_on_without(self, ids: frozenset[TaskId]) -> None:
         """Let the others run and be committed while a function does not return. What it does counts when it returns,
         unless a transaction has a part of it: that is begun again, with all tasks."""
-        aside = [task for task in self._tasks.set_aside(ids) if task.state is TaskState.RUNNING]
+        aside = [task for task in self._tasks.set_aside(ids) if task.state is ActiveTaskState.RUNNING]
         is_begun = self._exactly_once and any(t.had_changed if t.is_out else t.changed for t in aside)
         if is_begun or self.phase not in (Phase.RUNNING, Phase.QUIESCING):
             self._rollback.begin()

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.errors import StreamsError, TaskMigratedError
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.subscription import Endpoint
 from penstock.plan.subtopology import TaskId
+from penstock_broker.wire.error_codes import ErrorCode
 
 NO_GENERATION: Final = -1
 
@@ -41,7 +40,7 @@ class StreamsTasks(NamedTuple):
     warm_up: frozenset[TaskId] = frozenset()
 
 
-class State(Enum):
+class MemberState(Enum):
     """Where a member stands; see the module."""
 
     UNJOINED = "UNJOINED"
@@ -338,7 +337,7 @@ class Timing:
         return self.session_ms // _ASKS_IN_A_SESSION
 
 
-class GroupMember(ABC):
+class AbstractMember(ABC):
     """What members have in common, whatever the protocol of their group; see the module.
 
     Args:
@@ -364,7 +363,7 @@ class GroupMember(ABC):
         self._next_ms: int | None = None
         self._doubted: int | None = None
         """The generation of which a commit was refused while the next one may be on its way."""
-        self.state = State.UNJOINED
+        self.state = MemberState.UNJOINED
         self.member_id = member_id
         self.generation = NO_GENERATION
         self.losses = 0
@@ -406,11 +405,13 @@ class GroupMember(ABC):
     @property
     def may_commit(self) -> bool:
         """Whether offsets may be committed: the group has given tasks to this member, and it is not lost."""
-        return self.state not in (State.FENCED, State.LEAVING) and self.generation != NO_GENERATION
+        return self.state not in (MemberState.FENCED, MemberState.LEAVING) and self.generation != NO_GENERATION
 
     def due_ms(self) -> int | None:
         """Return when a `Tick` is needed if nothing else happens (ms), None for never."""
-        is_waiting = self._out if self.state is State.STABLE else self.state is State.FENCED and bool(self._held)
+        is_waiting = (
+            self._out if self.state is MemberState.STABLE else self.state is MemberState.FENCED and bool(self._held)
+        )
         times = [] if is_waiting else [self._next_ms]
         if self._is_watched():
             times.append(self._session_until)
@@ -428,7 +429,7 @@ class GroupMember(ABC):
             case LeaveRequested():
                 return self._leave()
             case LeaveAnswered():
-                self.has_left = self.state is State.LEAVING
+                self.has_left = self.state is MemberState.LEAVING
                 return []
             case Begin() | Tick():
                 return self._tick(now)
@@ -436,7 +437,7 @@ class GroupMember(ABC):
                 return self._commit_refused(happening, now)
             case Disconnected():
                 return self._disconnected(now)
-            case Unusable(error) if self.state is not State.LEAVING:
+            case Unusable(error) if self.state is not MemberState.LEAVING:
                 return self._fail(error, now)
             case Unusable():
                 return self._disconnected(now)
@@ -446,7 +447,7 @@ class GroupMember(ABC):
     def _is_watched(self) -> bool:
         """Return whether the tasks must stand still when the session ends: a coordinator that waits for others to join
         keeps the member meanwhile."""
-        waits = self._out and self.state in (State.JOINING, State.SYNCING)
+        waits = self._out and self.state in (MemberState.JOINING, MemberState.SYNCING)
         return bool(self._held) and self.may_commit and not waits and not self._is_cut_off
 
     def _tick(self, now: int) -> list[Step]:
@@ -457,14 +458,14 @@ class GroupMember(ABC):
         if self._next_ms is not None and now < self._next_ms:
             return steps
         match self.state:
-            case State.UNJOINED:
+            case MemberState.UNJOINED:
                 steps += self._join(now)
-            case State.FENCED if not self._held:
+            case MemberState.FENCED if not self._held:
                 steps += self._join(now)
-            case State.JOINING | State.SYNCING if self._next_ms is not None:
+            case MemberState.JOINING | MemberState.SYNCING if self._next_ms is not None:
                 self._next_ms = now + self._timing.again_ms
                 steps.append(AskAgain())
-            case State.STABLE if not self._out:
+            case MemberState.STABLE if not self._out:
                 self._out, self._next_ms = True, now + self._timing.heartbeat_ms
                 steps.append(self._heartbeat())
             case _:
@@ -482,7 +483,7 @@ class GroupMember(ABC):
         freed = frozenset(task for task in tasks if self._assigned_in.get(task, 0) <= assignments)
         self._held -= freed
         self._pending -= freed
-        if self.state is State.FENCED:
+        if self.state is MemberState.FENCED:
             return self._tick(now)
         return self._freed(now)
 
@@ -554,7 +555,7 @@ class GroupMember(ABC):
         return [v.MembershipRefused(error)]
 
     def _fence(self, now: int) -> None:
-        self.state, self._out, self._is_cut_off = State.FENCED, False, False
+        self.state, self._out, self._is_cut_off = MemberState.FENCED, False, False
         self.generation, self.losses, self._doubted = NO_GENERATION, self.losses + 1, None
         self._pending = frozenset()
         self._next_ms = now + self._timing.refused_ms
@@ -562,21 +563,21 @@ class GroupMember(ABC):
     def _disconnected(self, now: int) -> list[Step]:
         self._out = False
         match self.state:
-            case State.LEAVING:
+            case MemberState.LEAVING:
                 self.has_left = True
-            case State.FENCED:
+            case MemberState.FENCED:
                 pass
-            case State.STABLE:
+            case MemberState.STABLE:
                 self._next_ms = now + self._timing.retry_ms  # the next heartbeat may find another coordinator
             case _:
-                self.state, self._next_ms = State.UNJOINED, now + self._timing.retry_ms
+                self.state, self._next_ms = MemberState.UNJOINED, now + self._timing.retry_ms
         return []
 
     def _leave(self) -> list[Step]:
-        if self.state is State.LEAVING:
+        if self.state is MemberState.LEAVING:
             return []
         is_known = bool(self.member_id) and (not self._instance or self._shuts_down)
-        self.state, self._next_ms = State.LEAVING, None
+        self.state, self._next_ms = MemberState.LEAVING, None
         self.has_left = not is_known
         return [LeaveGroup(self.member_id)] if is_known else []
 

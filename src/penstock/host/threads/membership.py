@@ -15,7 +15,7 @@ Post = Callable[[v.Event], None]
 """Gives an event to the core, from any thread."""
 
 
-class TaskPositions(Protocol):
+class ChangelogPositions(Protocol):
     """How much there is of the state of tasks. The thread of the group asks."""
 
     def positions(self) -> Mapping[TaskId, int]:

@@ -54,9 +54,9 @@ class ReadableStore(NamedTuple):
 class _RunningTask(Protocol):
     """What the core and queries ask of a task, whatever it is."""
 
-    def run(self, action: v.Run) -> v.Ran: ...
-    def prepare(self, now_ms: int) -> v.Prepared: ...
-    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied: ...
+    def run(self, action: v.RunTask) -> v.Ran: ...
+    def prepare(self, now_ms: int) -> v.CommitPrepared: ...
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied: ...
     def stamp(self) -> ChangelogStamp: ...
     def close(self) -> None: ...
     def next_wall_clock_ms(self) -> int | None: ...
@@ -130,7 +130,7 @@ class Processing(OpenTasks, Protocol):
         ...
 
 
-class TaskPositions(NamedTuple):
+class OpenTaskPositions(NamedTuple):
     """How far an open task is: the next offset of each partition as it is now and as of the last commit, and what
     stores and processors remember as of the last commit."""
 
@@ -155,7 +155,7 @@ class TaskRunner:
 
     def do(self, action: v.TaskAction) -> v.Event:
         """Return what the core is to know when `action` is done, `Failed` with the error of the task if it failed."""
-        commit = action.commit if isinstance(action, v.Run | v.Prepare) else ""
+        commit = action.commit if isinstance(action, v.RunTask | v.Prepare) else ""
         with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
             try:
                 return self._do(action)
@@ -186,7 +186,7 @@ class TaskRunner:
         there is none, or it is of a class of the program; from any thread, between two runs."""
         return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
-    def positions(self, store_name: str) -> list[TaskPositions]:
+    def positions(self, store_name: str) -> list[OpenTaskPositions]:
         """Return how far each open task of the topology is that has a store of that name; from any thread."""
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [task.task_positions() for task in tasks if task.has(store_name)]
@@ -254,7 +254,7 @@ class TaskRunner:
         match action:
             case v.Start(id, state, now_ms):
                 return self._start(id, state, now_ms)
-            case v.Run(id):
+            case v.RunTask(id):
                 return self._tasks[id].run(action)
             case v.Prepare(id, now_ms):
                 return self._tasks[id].prepare(now_ms)
@@ -384,15 +384,15 @@ class ActiveStreamTask:
             return CommittedEntries(self._base, guard).view(store_name)
         return store.reads(part, guard)
 
-    def task_positions(self) -> TaskPositions:
+    def task_positions(self) -> OpenTaskPositions:
         """Return how far the task is."""
-        return TaskPositions(self._id, self._positions_now(), self._committed, self._stamp.processor_metadata)
+        return OpenTaskPositions(self._id, self._positions_now(), self._committed, self._stamp.processor_metadata)
 
     def next_wall_clock_ms(self) -> int | None:
         """Return when the task has something to do though no record arrives (ms)."""
         return self._task.next_wall_clock_ms()
 
-    def run(self, action: v.Run) -> v.Ran:
+    def run(self, action: v.RunTask) -> v.Ran:
         """Process what `action` brings."""
         began = time.perf_counter_ns()
         task = self._task
@@ -420,7 +420,7 @@ class ActiveStreamTask:
             task.punctuation_nanoseconds - punctuated,
         )
 
-    def prepare(self, now_ms: int) -> v.Prepared:
+    def prepare(self, now_ms: int) -> v.CommitPrepared:
         """Flush the caches, and keep the changes for `apply`."""
         began = time.perf_counter_ns()
         commit = self._task.prepare_commit()
@@ -436,9 +436,9 @@ class ActiveStreamTask:
         before, self._dropped = self._dropped, dropped
         output = [*commit.output, *changelog]
         took = time.perf_counter_ns() - began
-        return v.Prepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
+        return v.CommitPrepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
 
-    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied:
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied:
         """Apply the changes of the commit to the base, with how far the changelogs have them, and the inputs are
         `committed`."""
         known = {**self._positions_now(), **ends}
@@ -449,7 +449,7 @@ class ActiveStreamTask:
         self._stamp = replace(self._stamp, offsets=offsets, processor_metadata=metadata, inputs=self._committed)
         self._task.committed(self._changes, self._stamp.encode())
         self._changes = {}
-        return v.Applied(self._id, self._task.next_wall_clock_ms())
+        return v.CommitApplied(self._id, self._task.next_wall_clock_ms())
 
     def _positions_now(self) -> dict[TopicPartition, int]:
         """Return the next offset of every partition, of those without new records as they were."""
@@ -513,7 +513,7 @@ class GlobalTask:
         """Return None: no processor of a global store has schedules."""
         return None
 
-    def run(self, action: v.Run) -> v.Ran:
+    def run(self, action: v.RunTask) -> v.Ran:
         """Take records of global topics."""
         records = 0
         for partition, batch in action.records:
@@ -522,19 +522,19 @@ class GlobalTask:
             records += len(batch)
         return v.Ran(GLOBAL_TASK, positions=dict(self._positions), records=records)
 
-    def prepare(self, now_ms: int) -> v.Prepared:
+    def prepare(self, now_ms: int) -> v.CommitPrepared:
         """Keep the changes for `apply`."""
         self._changes = self._task.changes()
         dropped = sum(self._task.dropped_records.values())
         before, self._dropped = self._dropped, dropped
-        return v.Prepared(GLOBAL_TASK, (), {}, dropped=dropped - before)
+        return v.CommitPrepared(GLOBAL_TASK, (), {}, dropped=dropped - before)
 
-    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.Applied:
+    def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied:
         """Apply the changes to the base."""
         metadata = dict(self._task.processor_metadata)
         self._stamp = replace(self._stamp, offsets=dict(self._positions), processor_metadata=metadata)
         self._task.committed(self._changes, self._stamp.encode())
-        return v.Applied(GLOBAL_TASK, None)
+        return v.CommitApplied(GLOBAL_TASK, None)
 
     def stamp(self) -> ChangelogStamp:
         """Return what the base holds."""

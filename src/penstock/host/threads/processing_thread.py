@@ -165,7 +165,7 @@ class _Thread:
         return action.task
 
     def _do(self, action: v.TaskAction) -> None:
-        if self._turn is None or not isinstance(action, v.Run):
+        if self._turn is None or not isinstance(action, v.RunTask):
             self._answer(self._done(action))
             return
         with self._turn.taken():

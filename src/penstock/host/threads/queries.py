@@ -20,7 +20,7 @@ from penstock.extras import load
 from penstock.host.api import Staleness, StoreSize, TaskMetadata
 from penstock.host.commits.task_positions import ANSWER_MS, Committed, TaskPositions
 from penstock.host.deployment.layout import Layout
-from penstock.host.threads.figures import Commit
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.processing import OpenTasks, ReadableStore
 from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.subscription import Endpoint
@@ -60,7 +60,7 @@ class RunningTasks(NamedTuple):
     tasks: OpenTasks
     standbys: Standbys
     is_running: Callable[[], bool]
-    committed: Callable[[], Commit]
+    committed: Callable[[], InstanceCommit]
     endpoints: Callable[[], Sequence[Endpoint]]
 
 

@@ -6,8 +6,8 @@
 
 - The position is the sum of the next offsets of the changelogs: of two snapshots of one kind, the larger one is newer,
   whoever has written it and whenever.
-- The kind is a digest of what a snapshot is of (`Origin`): another application, other stores or layouts, changelogs
-  that were deleted and made again, or another format give another kind, and are never compared.
+- The kind is a digest of what a snapshot is of (`SnapshotOrigin`): another application, other stores or layouts,
+  changelogs that were deleted and made again, or another format give another kind, and are never compared.
 - The id is drawn at random: two instances never write the same file. What an instance has left that died while it
   wrote has no file `snapshot`, and is deleted with what is old.
 """
@@ -55,7 +55,7 @@ class Changelog(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Origin:
+class SnapshotOrigin:
     """What a snapshot is of. layouts: how the stores lay out their entries, by name. changelogs: of the same stores."""
 
     application_id: str

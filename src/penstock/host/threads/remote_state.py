@@ -33,14 +33,14 @@ from penstock.errors import (
 )
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
+from penstock.host.threads.commit_times import InstanceCommit
 from penstock.host.threads.directories import StateDirectory
-from penstock.host.threads.figures import Commit
 from penstock.host.threads.remote_snapshots import (
     Changelog,
-    Origin,
     RemoteSnapshots,
     Snapshot,
     SnapshotName,
+    SnapshotOrigin,
     UnusableSnapshotError,
 )
 from penstock.host.threads.upkeep import Upkeep
@@ -183,36 +183,30 @@ class _Reading(NamedTuple):
 
 class SnapshotWriter:
     """Writes snapshots of the tasks that run here, one after the other, in a thread of its own. One that takes longer
-    than an interval is given up: while a base is read, it cannot use again the pages that commits replace."""
+    than an interval is given up: while a base is read, it cannot use again the pages that commits replace.
+
+    Args:
+        layout: of the application.
+        snapshots: where they are written.
+        directory: has the bases.
+        open_tasks: returns the tasks that run here.
+        committed: returns the last commit.
+        make_admin: returns a client for the thread.
+        clock: of the machine.
+        elapsed_ms: by which intervals are measured.
+    """
 
     def __init__(
         self,
-        name: str,
         layout: Layout,
         snapshots: RemoteSnapshots,
         directory: StateDirectory,
         open_tasks: Callable[[], Collection[TaskId]],
-        committed: Callable[[], Commit],
+        committed: Callable[[], InstanceCommit],
         make_admin: Callable[[], Admin],
         clock: Clock,
-        interval_ms: int,
         elapsed_ms: Callable[[], int] = elapsed_milliseconds,
     ) -> None:
-        """Start nothing yet.
-
-        Args:
-            name: of the thread.
-            layout: of the application.
-            snapshots: where they are written.
-            directory: has the bases.
-            open_tasks: returns the tasks that run here.
-            committed: returns the last commit.
-            make_admin: returns a client for the thread.
-            clock: of the machine.
-            interval_ms: between two snapshots of a task.
-            elapsed_ms: by which intervals are measured.
-        """
-        self._name = name
         self._layout = layout
         self._snapshots = snapshots
         self._directory = directory
@@ -220,10 +214,10 @@ class SnapshotWriter:
         self._committed = committed
         self._make_admin = make_admin
         self._clock = clock
-        self._interval_ms = interval_ms
+        self._interval_ms: int = layout.config["penstock.state.remote.interval.ms"]
         self._elapsed_ms = elapsed_ms
         self._admin: Admin | None = None
-        self._limit_ms = max(interval_ms, _LEAST_LIMIT_MS)
+        self._limit_ms = max(self._interval_ms, _LEAST_LIMIT_MS)
         self._reading: _Reading | None = None
         self._due: dict[TaskId, int] = {}
         self._closed = threading.Event()
@@ -231,7 +225,8 @@ class SnapshotWriter:
 
     def start(self) -> None:
         """Write from now on, until `close`."""
-        self._threads = [Upkeep(self._name, [self.look]), Upkeep(f"{self._name}-limit", [self.end_overdue])]
+        name = f"penstock-{self._layout.config['application.id']}-snapshots"
+        self._threads = [Upkeep(name, [self.look]), Upkeep(f"{name}-limit", [self.end_overdue])]
 
     def close(self, seconds: float) -> None:
         """End behind the segment that is being written; wait so long for it (s)."""
@@ -318,7 +313,7 @@ class SnapshotWriter:
             return snapshot.position > newest.position
         return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
 
-    def _segments(self, reading: _Reading, position: bytes, origin: Origin) -> Iterator[EncodedSegment]:
+    def _segments(self, reading: _Reading, position: bytes, origin: SnapshotOrigin) -> Iterator[EncodedSegment]:
         """Yield the entries of a task. Between two segments the thread rests as long as it took to make one: it must
         not take more than half a core from tasks that run in this process. Raises UnusableSnapshotError if there is no
         more time."""
@@ -357,7 +352,7 @@ def _entries(
             yield name, base.view(name).range(start.key, None, False)
 
 
-def _origin(layout: Layout, admin: Admin, task: TaskId) -> Origin:
+def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
     """Return what a snapshot of `task` is of now. Raises KafkaError if the brokers do not answer,
     UnsupportedVersionError if they give topics no ids: nothing would tell a changelog from one that was deleted."""
     changelogs = layout.followed_changelogs(task)
@@ -371,7 +366,7 @@ def _origin(layout: Layout, admin: Admin, task: TaskId) -> Origin:
     stores = layout.spec(task).stores
     layouts = layouts_of({name: stores[name] for name in changelogs})
     known = {store: Changelog(*partition, ids[partition.topic]) for store, partition in changelogs.items()}
-    return Origin(str(layout.config.required("application.id")), str(task), layouts, known)
+    return SnapshotOrigin(str(layout.config.required("application.id")), str(task), layouts, known)
 
 
 def _most_age_ms(layout: Layout, admin: Admin, task: TaskId) -> int:

@@ -3,89 +3,58 @@ classes: StoreChangelogReader, StateManagerUtil). The restore thread calls it.""
 
 from __future__ import annotations
 
-import logging
-import sys
 from collections.abc import Callable, Generator, Mapping
-from contextlib import closing
-from functools import partial
 
-from penstock.client.api import Admin, Fetcher
+from penstock.client.api import Admin
 from penstock.config.offset_reset import EARLIEST
-from penstock.errors import OffsetOutOfRangeError, RetriableError, StreamsError
+from penstock.errors import RetriableError
 from penstock.host.commits.committing import check_has_state, check_task, checkpoint_of
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.crashpoints import crash_point
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.offset_resets import after_truncation, offset_resets, reset_offsets
-from penstock.host.threads.standbys import Fill, Standbys, empty_if_outside, no_snapshots
+from penstock.host.threads.changelog_reader import ChangelogReader
+from penstock.host.threads.standbys import Standbys
 from penstock.host.threads.task_offsets import OffsetsOfTasks, TaskOffsets
 from penstock.host.threads.unread import unread
-from penstock.host.threads.vocabulary import (
-    GLOBAL_TASK,
-    OpenedState,
-    UnreadFound,
-)
+from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState, UnreadFound
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
-from penstock.state.restore_listener import StateRestoreListener
 from penstock.task.changelog_copy import ChangelogCopy
 from penstock.task.task_checkpoint import TaskCheckpoint
 from penstock_broker.common.clock import Clock
 
-_log = logging.getLogger(__name__)
-
-_MOST_BEGINNINGS = 5
-"""How often a restore begins whose changelogs lose records meanwhile: retention deletes some every few minutes."""
-
-Steps = Generator[None, None, None]
-"""What takes long, in steps between which other tasks can be opened."""
-
-
-class RestoreStoppedError(StreamsError):
-    """The instance ends while a task is being restored, or others are to have the task."""
-
 
 class StateOpener:
-    """Opens the state of tasks: several in turns, for one with little to restore must not wait for one with much."""
+    """Opens the state of tasks: several in turns, for one with little to restore must not wait for one with much.
+
+    Args:
+        layout: the tasks of the application.
+        admin: of the thread that calls.
+        reader: reads the changelogs.
+        open_base: returns the base of a task.
+        clock: of the machine.
+        standbys: the copies of which a restore takes over that of its task.
+    """
 
     def __init__(
         self,
         layout: Layout,
         admin: Admin,
-        fetcher: Fetcher,
+        reader: ChangelogReader,
         open_base: Callable[[TaskId], Base],
         clock: Clock,
-        listener: StateRestoreListener | None = None,
-        is_stopped: Callable[[], bool] = lambda: False,
         standbys: Standbys | None = None,
-        fill: Fill = no_snapshots,
-        restored: Callable[[TaskId, int, int], None] = lambda task, records, remaining: None,
     ) -> None:
-        """Open nothing yet. open_base: returns the base of a task. listener: receives the progress. is_stopped: whether
-        a restore is to be given up. standbys: the copies of which a restore takes over that of its task. fill: with
-        what an empty base begins. restored: receives the records that were applied to a task, and how many offsets of
-        its changelogs remain."""
         self._layout = layout
         self._admin = admin
-        self._fetcher = fetcher
+        self._reader = reader
         self._open_base = open_base
         self._clock = clock
-        self._listener = listener
-        self._is_stopped = is_stopped
         self._standbys = standbys
-        self._fill = fill
-        self._restored = restored
-        self._progress: Mapping[TaskId, tuple[int, int]] = {}
-        self._opening: TaskId | None = None
-        self._cancelled: set[TaskId] = set()
         self._offsets = OffsetsOfTasks(layout, admin)
         self._resets = offset_resets(layout.topology, layout.config)
-
-    def progress(self) -> Mapping[TaskId, tuple[int, int]]:
-        """Return of each task that is being restored how many offsets of its changelogs are done, and how many there
-        are; from any thread."""
-        return self._progress
 
     def open(self, task: TaskId) -> OpenedState:
         """Return the state of `task` as of the end of its changelogs.
@@ -109,32 +78,19 @@ class StateOpener:
         return self._steps(task)
 
     def _steps(self, task: TaskId) -> Generator[None, None, OpenedState]:
-        steps = self._open(task)
         try:
-            while True:
-                self._opening = task
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    opened: OpenedState = end.value
-                    return opened
-                yield
+            return (yield from self._open(task))
         finally:
-            self._opening = task
-            steps.close()
-            self._opening, self._progress = None, {id: each for id, each in self._progress.items() if id != task}
-            self._cancelled.discard(task)
+            self._reader.forget(task)
             self._offsets.forget(task)
 
     def remaining(self, task: TaskId) -> int:
-        """Return how many offsets of the changelogs of a task that is being restored remain; of one that begins with a
-        snapshot that is not known yet, and counts as more than others have."""
-        done, total = self._progress.get(task, (0, sys.maxsize))
-        return total - done
+        """Return how many offsets of the changelogs of `task` remain, see `ChangelogReader.remaining`."""
+        return self._reader.remaining(task)
 
     def cancel(self, task: TaskId) -> None:
-        """Do not go on with the restore of `task`, or with the next one if none goes on; from any thread."""
-        self._cancelled.add(task)
+        """Do not go on with the restore of `task`; from any thread."""
+        self._reader.cancel(task)
 
     def _open(self, task: TaskId) -> Generator[None, None, OpenedState]:
         standby = None if self._standbys is None else self._standbys.take(task)
@@ -178,7 +134,7 @@ class StateOpener:
             check_has_state(committed)
         positions = self._positions(offsets)
         ends = {p: positions.get(p, end) for p, end in offsets.changelog_ends.items()}
-        yield from self._restore(task, changelogs, copy, ends)
+        yield from self._reader.restore(task, changelogs, copy, ends)
         if changelogs:
             copy.restored_to({partition: each.offset for partition, each in committed.items()})
         checkpoint = checkpoint_of(committed, copy.stamp.processor_metadata, copy.restored_metadata)
@@ -199,89 +155,6 @@ class StateOpener:
         found = reset_offsets(self._admin, others, offsets.ends, self._clock.milliseconds()) if others else {}
         return {**known, **first, **found}
 
-    def _restore(
-        self,
-        task: TaskId,
-        changelogs: Mapping[str, TopicPartition],
-        copy: ChangelogCopy,
-        ends: Mapping[TopicPartition, int],
-    ) -> Steps:
-        """Bring a copy to the ends of its changelogs; again where retention deletes records that were to be read."""
-        for left in reversed(range(_MOST_BEGINNINGS)):
-            try:
-                yield from self._restore_once(task, changelogs, copy, ends)
-            except OffsetOutOfRangeError as error:
-                if not left:
-                    raise
-                _log.warning("The restore of task %s begins again, because records were deleted: %s", task, error)
-                self._progress = {id: each for id, each in self._progress.items() if id != task}
-            else:
-                return
-
-    def _restore_once(
-        self,
-        task: TaskId,
-        changelogs: Mapping[str, TopicPartition],
-        copy: ChangelogCopy,
-        ends: Mapping[TopicPartition, int],
-    ) -> Steps:
-        begins = self._admin.beginning_offsets(list(ends))
-        empty_if_outside(copy, changelogs, begins, ends)
-        with closing(self._fill(task, copy, begins, ends)) as parts:
-            for _ in parts:
-                if self._is_given_up():
-                    copy.clear()
-                    raise RestoreStoppedError(f"The restore of task {task} from a snapshot was given up.")
-                yield
-        starts = {store: max(copy.position(store), begins[partition]) for store, partition in changelogs.items()}
-        total = sum(max(ends[partition] - starts[store], 0) for store, partition in changelogs.items())
-        self._show(0, total)
-        if total:
-            yield
-        for store, partition in changelogs.items():
-            yield from self._restore_store(store, partition, copy, starts[store], ends[partition])
-        if changelogs:
-            self._restored(task, 0, 0)  # there may be no record at an end
-
-    def _is_given_up(self) -> bool:
-        return self._is_stopped() or self._opening in self._cancelled
-
-    def _show(self, done: int, total: int = 0, records: int = 0) -> None:
-        """Show that so many more offsets are done, with so many records; total: of the task, if it begins."""
-        if self._opening is not None:
-            before, known = self._progress.get(self._opening, (0, total))
-            self._progress = {**self._progress, self._opening: (before + done, known)}
-            if known:
-                self._restored(self._opening, records, max(known - before - done, 0))
-
-    def _restore_store(self, store: str, partition: TopicPartition, copy: ChangelogCopy, start: int, end: int) -> Steps:
-        restored = 0
-        self._tell(lambda listener: listener.on_restore_start(partition, store, start, end))
-        try:
-            for batch in self._fetcher.fetch(partition, start, end, read_committed=True) if start < end else ():
-                if self._is_given_up():
-                    raise RestoreStoppedError(f"The restore of store {store} from {partition} was given up.")
-                last = int(batch.offsets[-1])
-                done = last + 1 - max(copy.position(store), start)
-                copy.apply(store, batch, last + 1)
-                self._show(done, records=len(batch))
-                crash_point("state.read", 0)
-                restored += len(batch)
-                self._tell(partial(_progressed, partition, store, last, len(batch)))
-                yield
-        except (RestoreStoppedError, OffsetOutOfRangeError):
-            self._tell(partial(_suspended, partition, store, restored))
-            raise
-        copy.reached(store, end)
-        self._tell(lambda listener: listener.on_restore_end(partition, store, restored))
-
-    def _tell(self, call: Callable[[StateRestoreListener], None]) -> None:
-        if self._listener is not None:
-            try:
-                call(self._listener)
-            except BaseException:  # sys.exit() too, which would end this thread alone
-                _log.exception("The restore listener failed; it will receive the next call.")
-
     def _open_global(self, base: Base) -> OpenedState:
         spec = self._layout.topology.global_topology
         assert spec is not None
@@ -295,11 +168,3 @@ class StateOpener:
             copy.clear()
             known = {}
         return OpenedState(base, copy.stamp, {**begins, **known}, TaskCheckpoint(), ends)
-
-
-def _progressed(partition: TopicPartition, store: str, last: int, records: int, listener: StateRestoreListener) -> None:
-    listener.on_batch_restored(partition, store, last, records)
-
-
-def _suspended(partition: TopicPartition, store: str, records: int, listener: StateRestoreListener) -> None:
-    listener.on_restore_suspended(partition, store, records)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from penstock.host.threads.task_manager import Limits
+from penstock.host.threads.task_manager import BufferLimits
 
 MAX_POLL_INTERVAL_MS = 300_000
 """The default of max.poll.interval.ms."""
@@ -17,6 +17,6 @@ class Settings:
     before the tasks are left to other instances."""
 
     commit_interval_ms: int
-    limits: Limits
+    limits: BufferLimits
     exactly_once: bool = False
     max_poll_interval_ms: int = MAX_POLL_INTERVAL_MS

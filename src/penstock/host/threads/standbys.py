@@ -275,7 +275,7 @@ class Standbys:
 
 class StatePositions:
     """How much this instance has of the state of tasks, on its disk too, and how much there is (implements
-    membership.TaskPositions)."""
+    membership.ChangelogPositions)."""
 
     def __init__(
         self,

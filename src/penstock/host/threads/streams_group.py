@@ -11,8 +11,6 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import NewTopic
 from penstock.client.settings import CONSUMER, client_settings
 from penstock.client.sockets.connection import Api
@@ -29,6 +27,7 @@ from penstock.plan.subtopology import SubtopologySpec, TaskId
 from penstock.record import TopicPartition
 from penstock.state.query.metadata import HostInfo
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 

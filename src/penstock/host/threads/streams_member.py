@@ -25,12 +25,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock.errors import MissingSourceTopicError, StreamsError, TopologyError
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.member import State, StreamsTasks
+from penstock.host.threads.member import MemberState, StreamsTasks
+from penstock_broker.wire.error_codes import ErrorCode
 
 SESSION_MS: Final = 45_000
 """The default of group.streams.session.timeout.ms of brokers: after so long without an answer, tasks stand still."""
@@ -46,7 +45,7 @@ _NOT_READY: Final = frozenset((MISSING_SOURCE_TOPICS, MISSING_INTERNAL_TOPICS, A
 """While the group has one of these, the coordinator assigns no tasks, and will."""
 
 
-class StreamsMember(m.GroupMember):
+class StreamsMember(m.AbstractMember):
     """A member of a group of the protocol of Kafka Streams; see the module.
 
     Args:
@@ -70,7 +69,7 @@ class StreamsMember(m.GroupMember):
         self._is_ending = False
 
     def _join(self, now: int) -> list[m.Step]:
-        self.state, self._out, self._next_ms = State.JOINING, True, None
+        self.state, self._out, self._next_ms = MemberState.JOINING, True, None
         self._tasks, self._is_reported = StreamsTasks(), False
         self._must_acknowledge = self._must_describe = self._must_look = False
         self._missing_since = None
@@ -83,10 +82,10 @@ class StreamsMember(m.GroupMember):
 
     def _answered(self, happening: m.Happening, now: int) -> list[m.Step]:
         match happening:
-            case m.StreamsHeartbeatAnswered() if self.state in (State.JOINING, State.STABLE):
+            case m.StreamsHeartbeatAnswered() if self.state in (MemberState.JOINING, MemberState.STABLE):
                 self._out = False
                 return self._heard(happening, now)
-            case m.StreamsMemberDescribed() if self.state is State.STABLE:
+            case m.StreamsMemberDescribed() if self.state is MemberState.STABLE:
                 self._out = False
                 return self._described(happening, now)
             case m.ProducerFenced():
@@ -102,7 +101,7 @@ class StreamsMember(m.GroupMember):
         if (error := self._obstacle(statuses, now)) is not None:
             return self._fail(error, now)
         steps = self._heard_of_coordinator(answer.sent_ms)
-        self.state, self.generation = State.STABLE, answer.epoch
+        self.state, self.generation = MemberState.STABLE, answer.epoch
         self._timing = replace(self._timing, heartbeat_ms=answer.heartbeat_ms or self._timing.heartbeat_ms)
         self._next_ms = now + self._timing.heartbeat_ms
         if answer.endpoints is not None:
@@ -176,7 +175,7 @@ class StreamsMember(m.GroupMember):
 
     def _freed(self, now: int) -> list[m.Step]:
         """Acknowledge the assignment where the tasks that others wait for are closed."""
-        is_free = self.state is State.STABLE and self._must_acknowledge and not self._pending and not self._out
+        is_free = self.state is MemberState.STABLE and self._must_acknowledge and not self._pending and not self._out
         if not is_free:
             return []
         self._must_acknowledge = False
@@ -187,16 +186,16 @@ class StreamsMember(m.GroupMember):
 
     def _ask_generation(self, now: int) -> list[m.Step]:
         """Send a heartbeat, whose answer has the epoch, unless one is on its way."""
-        if self._out or self.state is not State.STABLE:
+        if self._out or self.state is not MemberState.STABLE:
             return []
         self._out, self._next_ms = True, now + self._timing.heartbeat_ms
         return [self._heartbeat()]
 
     def _refused(self, code: int, now: int, message: str = "") -> list[m.Step]:
-        if code == ErrorCode.group_id_not_found and self.state is State.STABLE:
+        if code == ErrorCode.group_id_not_found and self.state is MemberState.STABLE:
             return self._lose("the group was deleted", now)
         return super()._refused(code, now, message)
 
     def _disconnected(self, now: int) -> list[m.Step]:
-        self._must_describe |= self._out and self.state is State.STABLE
+        self._must_describe |= self._out and self.state is MemberState.STABLE
         return super()._disconnected(now)

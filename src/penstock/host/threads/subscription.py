@@ -16,15 +16,14 @@ from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 import msgspec
-from kio.schema.consumer_protocol_assignment.v2.data import ConsumerProtocolAssignment
-from kio.schema.consumer_protocol_subscription.v2.data import ConsumerProtocolSubscription
 
 from penstock.errors import StreamsError
-from penstock.host.threads.assignor import VERSION, Candidate, Plan, State, assign, given
+from penstock.host.threads.assignor import VERSION, Candidate, LeaderState, Plan, assign, given
 from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
-from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.codec import Codec, Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError, Sink
+from penstock_broker.wire.schemas import consumer_protocol_assignment, consumer_protocol_subscription
 
 _FORMAT: Final = 2
 _INT16: Final = struct.Struct(">h")
@@ -32,8 +31,8 @@ _MOST_BYTES: Final = 64 * 1024 * 1024
 _MOST_ELEMENTS: Final = 1_000_000
 _WITH_WORKERS: Final = 2
 """The version of the rules from which on workers count."""
-_SUBSCRIPTION: Final = entity_codec(ConsumerProtocolSubscription)
-_ASSIGNMENT: Final = entity_codec(ConsumerProtocolAssignment)
+_SUBSCRIPTION: Final = structure_codec(consumer_protocol_subscription.DATA.at(_FORMAT))
+_ASSIGNMENT: Final = structure_codec(consumer_protocol_assignment.DATA.at(_FORMAT))
 
 
 class IncompatibleMemberError(StreamsError):
@@ -158,7 +157,7 @@ class Inputs(msgspec.Struct, frozen=True):
     def plan(self, rules: Rules, version: int) -> Plan:
         """Return the plan by the rules of `version`."""
         ends = {TaskId(*task): end for *task, end in self.ends}
-        state = State(ends, self.standbys, self.acceptable_lag, self.warm_ups, self.tags)
+        state = LeaderState(ends, self.standbys, self.acceptable_lag, self.warm_ups, self.tags)
         return assign(self.candidates(version), rules.groups, rules.stateful, state)
 
 
@@ -170,7 +169,7 @@ class Endpoint(NamedTuple):
     standby: frozenset[TaskId]
 
 
-class Share(NamedTuple):
+class MemberShare(NamedTuple):
     """What a member reads in its assignment. tasks: that it is to have. standbys: of which it is to keep a copy, also
     while it waits for their owner. reported: that it had when it joined, as the leader knows; of a static member this
     may be what it had in its life before. is_final: whether no task of the group waits for a warm-up. endpoints: of all
@@ -356,7 +355,7 @@ _OTHER_GROUPER: Final = (
 )
 
 
-def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
+def follow(name: str, content: bytes | memoryview, rules: Rules) -> MemberShare:
     """Return the share of a member, computed from its assignment.
 
     Args:
@@ -396,12 +395,12 @@ def follow(name: str, content: bytes | memoryview, rules: Rules) -> Share:
     mine = inputs.members[name]
     has_twin = sum(one.process == mine.process for one in inputs.members.values()) > 1
     reported = mine.candidate(name, data.version).owned
-    return Share(active[name], standbys, reported, not plan.waiting, endpoints, has_twin=has_twin)
+    return MemberShare(active[name], standbys, reported, not plan.waiting, endpoints, has_twin=has_twin)
 
 
-def _nothing(shut_down_by: str, is_final: bool) -> Share:
+def _nothing(shut_down_by: str, is_final: bool) -> MemberShare:
     """Return the share of a member of an application that is shut down."""
-    return Share(frozenset(), frozenset(), frozenset(), is_final, shut_down_by=shut_down_by)
+    return MemberShare(frozenset(), frozenset(), frozenset(), is_final, shut_down_by=shut_down_by)
 
 
 def digest(plan: Plan) -> bytes:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
-from penstock.client.api import Admin, Fetcher, GroupDescription, GroupMember, OffsetAndMetadata
+from penstock.client.api import Admin, Fetcher, GroupDescription, MemberDescription, OffsetAndMetadata
 from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
@@ -53,7 +53,7 @@ WATCH_SECONDS: Final = 10.0
 _PAUSE_SECONDS: Final = 0.2
 
 
-class Input(NamedTuple):
+class InputOffset(NamedTuple):
     """A partition that a task reads, and where an instance would go on. committed: None for a partition without an
     offset. end: of the partition. partition_time: ms, NO_TIMESTAMP for unknown."""
 
@@ -63,7 +63,7 @@ class Input(NamedTuple):
     partition_time: int
 
 
-class Store(NamedTuple):
+class RestoredStore(NamedTuple):
     """A store that would be restored. records: the offsets that its changelog has, at most so many records."""
 
     name: str
@@ -81,8 +81,8 @@ class Takeover:
     """
 
     group: GroupDescription
-    inputs: tuple[Input, ...] = ()
-    stores: tuple[Store, ...] = ()
+    inputs: tuple[InputOffset, ...] = ()
+    stores: tuple[RestoredStore, ...] = ()
     obstacles: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -114,7 +114,7 @@ def plan_takeover(built: BuiltTopology, config: StreamsConfig) -> Takeover:
         return _Inspection(layout, topics, admin, fetcher, committed).completed(found, others)
 
 
-def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[GroupMember, ...]:
+def remove_dead_members(config: StreamsConfig, watch_s: float = WATCH_SECONDS) -> tuple[MemberDescription, ...]:
     """Remove the members of the group of an application that has ended, and return them.
 
     The caller asserts that the application has ended: brokers do not tell when a member sent its last heartbeat. One
@@ -165,7 +165,7 @@ def members_in_the_way(group: GroupDescription) -> Iterator[str]:
         )
 
 
-def _clients(members: Iterable[GroupMember]) -> str:
+def _clients(members: Iterable[MemberDescription]) -> str:
     return ", ".join(sorted({f"{member.client_id} at {member.host}" for member in members}))
 
 
@@ -316,7 +316,7 @@ class _Inspection:
                     )
             elif not wrong:
                 size = self._size([partition for _, partition in places])
-                stores.append(Store(name, changelog, sum(size.values())))
+                stores.append(RestoredStore(name, changelog, sum(size.values())))
         if not wrong:
             obstacles += self.unfit_changelogs()
         return replace(
@@ -333,11 +333,11 @@ class _Inspection:
             if changelog in self._topics:
                 yield from self._unfit(places[0][0], [partition for _, partition in places])
 
-    def _input(self, partition: TopicPartition, end: int) -> Input:
+    def _input(self, partition: TopicPartition, end: int) -> InputOffset:
         found = self._committed.get(partition)
         if found is None:
-            return Input(partition, None, end, NO_TIMESTAMP)
-        return Input(partition, found.offset, end, PartitionMetadata.decode(found.metadata).partition_time)
+            return InputOffset(partition, None, end, NO_TIMESTAMP)
+        return InputOffset(partition, found.offset, end, PartitionMetadata.decode(found.metadata).partition_time)
 
     def _out_of_range(self, begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> Iterator[str]:
         for partition, (offset, *_) in sorted(self._committed.items()):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from penstock.client.api import Admin
 
 
-class TargetTopics(dict[str, int]):
+class PartitionCounts(dict[str, int]):
     """The number of partitions by topic; looks up a topic that it does not know: one that was made since the start, and
     that a function names. For one thread."""
 

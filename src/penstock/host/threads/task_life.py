@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 from penstock.host.deployment.layout import Layout
 from penstock.host.threads import vocabulary as v
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
 from penstock.host.threads.phases import InstancePhase, Phase
 from penstock.host.threads.restore_retries import RestoreRetries
 from penstock.host.threads.standby_assignment import StandbyAssignment
-from penstock.host.threads.task_manager import ActiveTask, TaskManager, TaskState
+from penstock.host.threads.task_manager import TaskManager
 from penstock.host.threads.task_progress import TaskProgress
 from penstock.host.threads.vocabulary import GLOBAL_TASK
 from penstock.plan.subtopology import TaskId
@@ -49,7 +50,7 @@ class TaskLife:
 
     def lost(self) -> list[ActiveTask]:
         """Return the tasks that run and are to be given up."""
-        running = (t for t in self._tasks if t.state is TaskState.RUNNING and not t.is_aside)
+        running = (t for t in self._tasks if t.state is ActiveTaskState.RUNNING and not t.is_aside)
         return [task for task in running if not self._keeps(task.id)]
 
     def assign(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> None:
@@ -72,14 +73,14 @@ class TaskLife:
         """Give up the restores of tasks that others are to have, which wait for them, and all of them at the end."""
         is_ending = self._phase.current is Phase.ENDING
         for task in self._tasks:
-            is_being_restored = task.state is TaskState.RESTORING and task.id not in self._restored
+            is_being_restored = task.state is ActiveTaskState.RESTORING and task.id not in self._restored
             if is_being_restored and (is_ending or not self._keeps(task.id)):
                 self._do(v.CancelRestore(task.id))
 
     def open(self, now: int) -> None:
         """Open the tasks that have nothing open, and forget those of others."""
         for task in self._tasks:
-            if task.state is not TaskState.CREATED:
+            if task.state is not ActiveTaskState.CREATED:
                 continue
             if not self._keeps(task.id):
                 self._give_up(task.id)
@@ -88,7 +89,7 @@ class TaskLife:
                     self._running_told = False
                     self._do(v.TellRebalancing())
                 task.reset()
-                task.state = TaskState.RESTORING
+                task.state = ActiveTaskState.RESTORING
                 self._do(v.Restore(task.id))
         self.standbys.open()
 
@@ -109,7 +110,7 @@ class TaskLife:
             elif id == GLOBAL_TASK or self._global_is_ready():
                 del self._restored[id]
                 task.positions = dict(state.positions)
-                task.state = TaskState.STARTING
+                task.state = ActiveTaskState.STARTING
                 self._progress.ask(v.Start(id, state, now), now)
 
     def _global_is_ready(self) -> bool:
@@ -117,36 +118,36 @@ class TaskLife:
             return True
         task = self._tasks[GLOBAL_TASK]
         lags = any(task.positions.get(p, 0) < end for p, end in self._global_ends.items())
-        return task.state is TaskState.RUNNING and not lags and not task.busy and not task.has_waiting()
+        return task.state is ActiveTaskState.RUNNING and not lags and not task.busy and not task.has_waiting()
 
     def started(self, id: TaskId, due: int | None, now: int) -> None:
         """Let a task run. due: when it has something to do though no record arrives (ms)."""
         task = self._tasks[id]
         self._progress.answered(id, now)
-        task.state = TaskState.RUNNING
+        task.state = ActiveTaskState.RUNNING
         # what `init` has sent, or put into stores, is of a run of its own
         task.due_ms = now if due is None else min(due, now)
         self._do(v.Follow(dict(task.positions)))
 
     def tell_running(self) -> None:
         """Tell once that all tasks are being processed."""
-        ready = self._assigned is not None and all(task.state is TaskState.RUNNING for task in self._tasks)
+        ready = self._assigned is not None and all(task.state is ActiveTaskState.RUNNING for task in self._tasks)
         if ready and not self._running_told:
             self._running_told = True
             self._do(v.TellRunning())
 
     def close(self, task: ActiveTask, now: int, state: v.OpenedState | None = None) -> None:
         """Close a task that runs, or that was restored to `state`."""
-        if task.state is TaskState.RUNNING:
+        if task.state is ActiveTaskState.RUNNING:
             self._tasks.forget_pauses(task.partitions)
             self._do(v.Unfollow(task.partitions))
-        task.state = TaskState.CLOSING
+        task.state = ActiveTaskState.CLOSING
         self._progress.ask(v.Close(task.id, state), now)
 
     def close_running(self, now: int) -> None:
         """Close the tasks that run."""
         for task in self._tasks:
-            if task.state is TaskState.RUNNING:
+            if task.state is ActiveTaskState.RUNNING:
                 self.close(task, now)
 
     def closed(self, id: TaskId, now: int) -> None:
@@ -156,20 +157,20 @@ class TaskLife:
         if task.busy:  # else its restore was cancelled
             self._progress.answered(id, now)
         task.reset()
-        task.state = TaskState.CREATED
+        task.state = ActiveTaskState.CREATED
         if not self._keeps(id):
             self._give_up(id)
 
     def failed(self, id: TaskId, error: BaseException, now: int) -> bool:
         """Handle an error of a task; return whether the others go on regardless."""
         task = self._tasks[id]
-        if task.is_aside and task.state is TaskState.CLOSING:
+        if task.is_aside and task.state is ActiveTaskState.CLOSING:
             return True  # nothing of it was to count
         self._tasks.take_back(id)
-        is_restore = task.state is TaskState.RESTORING
+        is_restore = task.state is ActiveTaskState.RESTORING
         task.busy = task.is_out = False
-        if task.state is not TaskState.RUNNING:  # what it had open is closed
-            task.state = TaskState.CREATED
+        if task.state is not ActiveTaskState.RUNNING:  # what it had open is closed
+            task.state = ActiveTaskState.CREATED
         if not is_restore or self._phase.current is Phase.ENDING or not self.retries.allow(id, error, now):
             return False
         self._do(v.TellRetry(error, id))

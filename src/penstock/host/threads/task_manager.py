@@ -17,31 +17,21 @@ No I/O, no clock, no thread: part of the core.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final, NamedTuple
 
-from penstock.client.api import OffsetAndMetadata
 from penstock.config import StreamsConfig
+from penstock.host.threads.active_task import ActiveTask, ActiveTaskState
+from penstock.host.threads.run_time import RunTime
 from penstock.host.threads.time_rounds import TimeAlignment
-from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, Run
+from penstock.host.threads.vocabulary import Arrived, RunTask
 from penstock.plan.subtopology import TaskId
-from penstock.record import RecordBatch, TopicPartition
-from penstock.task.idling import NO_WAIT, InputWait
+from penstock.record import TopicPartition
 from penstock.task.partition_group import BufferSize
 
-FIRST_RECORDS = 10
-"""Records of a partition in the first run of a task, before its pace is known: a run of slow ones must not keep others
-waiting."""
-
-_MOST_SLICES: Final = 2
-"""Of time that a run counts as: one that was too long does not cost a task several rounds."""
 _SLICES_DOWNSTREAM: Final = 4
 """In a round, of a task that reads a repartition topic: records before it often become several."""
-_LITTLE: Final = 10
-"""A run that takes the tenth part of a slice of time goes before others."""
 _SHARE: Final = 2
 """A partition may take half of the bytes that may still come, all others the rest."""
 _LEAST_BYTES: Final = 4096
@@ -51,18 +41,8 @@ WorkerOf = Callable[[TaskId], int]
 """Returns the number of the worker that an open task runs in; a worker runs one task at a time."""
 
 
-class TaskState(Enum):
-    """Where a task of the instance stands. CREATED: it has nothing open."""
-
-    CREATED = "CREATED"
-    RESTORING = "RESTORING"
-    STARTING = "STARTING"
-    RUNNING = "RUNNING"
-    CLOSING = "CLOSING"
-
-
 @dataclass(frozen=True)
-class Limits:
+class BufferLimits:
     """Bounds of what waits in an instance, here and in tasks, before what is fetched at one time. records: of a
     partition. bytes: of all partitions. fetched_records, fetched_bytes: what is fetched at most at one time."""
 
@@ -79,279 +59,13 @@ class Room(NamedTuple):
     bytes: int
 
 
-class ActiveTask:
-    """One task and its input."""
-
-    def __init__(self, id: TaskId, partitions: Iterable[TopicPartition], idle_ms: int, slice_ms: int) -> None:
-        """Create the task without records. partitions: all that it reads. idle_ms: `max.task.idle.ms`. slice_ms: how
-        long a run should take."""
-        self.id = id
-        self.state = TaskState.CREATED
-        self.busy = False
-        """Whether an action about the task has not been answered yet."""
-        self.is_out = False
-        """Whether that action is a run."""
-        self.is_aside = False
-        """Whether a function keeps the task, so that the others go on without it."""
-        self.is_slow = False
-        """Whether that has happened: each of its runs is committed before the next one, which may take as long."""
-        self.had_changed = False
-        """Whether it had done something since its last commit before the run that goes on."""
-        self.used_ns = 0
-        """How much time it has had, as `TaskManager` compares it."""
-        self.slices = 1
-        """Of time, in a round."""
-        self.changed = False
-        """Whether it has done something since its last commit."""
-        self.due_ms: int | None = None
-        self.positions: dict[TopicPartition, int] = {}
-        """The next offset of each partition to arrive."""
-        self.held: Mapping[TopicPartition, BufferSize] = {}
-        """What waits in the task itself, by partition, of those that have any."""
-        self.times: dict[TopicPartition, int] = {}
-        """The timestamp of the last record of each partition that has arrived (ms)."""
-        self.most = FIRST_RECORDS
-        """How many records of a partition the next run takes at most."""
-        self._committable: dict[TopicPartition, int] = {}
-        """The offsets that were committable last."""
-        self._idle_ms = idle_ms
-        self._slice_ns = slice_ms * 1_000_000
-        self._looks_again = False
-        self._queues: dict[TopicPartition, deque[RecordBatch]] = {partition: deque() for partition in partitions}
-        self._topics = frozenset(partition.topic for partition in self._queues)
-        self._bytes: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
-        self._all_bytes = 0
-        self._records: dict[TopicPartition, int] = dict.fromkeys(self._queues, 0)
-        self._weight = 0
-        self._run_is_full = False
-        """Whether the last run has taken so many."""
-
-    @property
-    def partitions(self) -> frozenset[TopicPartition]:
-        """The partitions that the task reads."""
-        return frozenset(self._queues)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether records of the partitions can arrive."""
-        return self.state is TaskState.RUNNING
-
-    @property
-    def topics(self) -> frozenset[str]:
-        """The topics that the task reads."""
-        return self._topics
-
-    def reset(self) -> None:
-        """Forget what has arrived and where it stands: it is opened again."""
-        for queue in self._queues.values():
-            queue.clear()
-        self._bytes, self._all_bytes = dict.fromkeys(self._queues, 0), 0
-        self._records, self._weight = dict.fromkeys(self._queues, 0), 0
-        self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
-        self.due_ms, self.changed, self._looks_again = None, False, False
-        self.is_out = False
-
-    def add(self, arrived: Arrived) -> None:
-        """Take records that have arrived."""
-        partition, batch = arrived.partition, arrived.batch
-        if len(batch):
-            self._queues[partition].append(batch)
-            self._bytes[partition] += arrived.size
-            self._all_bytes += arrived.size
-            self._records[partition] += len(batch)
-            self._weight += len(batch)
-            self.positions[partition] = int(batch.offsets[-1]) + 1
-            self.times[partition] = int(batch.timestamps[-1])
-
-    def look_again(self) -> None:
-        """Let the task check whether waiting records may be processed now; behind what it does already, which began
-        before."""
-        self._looks_again = True
-
-    def has_records(self) -> bool:
-        """Return whether records wait for the task, and not in it."""
-        return self._weight > 0
-
-    def heads(self) -> dict[TopicPartition, int]:
-        """Return the timestamp (ms) of the first record of each partition of which records wait for the task."""
-        return {partition: int(queue[0].timestamps[0]) for partition, queue in self._queues.items() if queue}
-
-    def time_of(self, partition: TopicPartition, number: int) -> int:
-        """Return the timestamp (ms) of that record of a partition, counted from 1, of those that wait for the task; of
-        the last one if there are not so many."""
-        for batch in self._queues[partition]:
-            if number <= len(batch):
-                return int(batch.timestamps[number - 1])
-            number -= len(batch)
-        return int(self._queues[partition][-1].timestamps[-1])
-
-    def records_until(self, partition: TopicPartition, until_ms: int) -> int:
-        """Return how many records of a partition wait for the task before the first one that is later (ms)."""
-        count = 0
-        for batch in self._queues[partition]:
-            later = batch.timestamps > until_ms
-            if later.any():
-                return count + int(later.argmax())
-            count += len(batch)
-        return count
-
-    def records(self, partition: TopicPartition) -> int:
-        """Return how many records of `partition` wait, for the task or in it."""
-        held = self.held.get(partition)
-        return self._records[partition] + (held.records if held else 0)
-
-    def reach(self, partition: TopicPartition, end: int) -> None:
-        """Take that everything before `end` has been read of a partition. What lies behind its last record, such as the
-        end of a transaction, is to be committed too (KAFKA-6607)."""
-        if end > self.positions[partition]:
-            self.positions[partition] = end
-            self.changed |= self.id != GLOBAL_TASK
-        self.look_again()
-
-    def committable(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that the task commits. If no record of a partition waits, what has been read of it is
-        committed, even if the task has not seen that; it stays so when more records arrive, and no offset goes back."""
-        read = {p: self._committable.get(p, 0) if self.records(p) else self.positions[p] for p in offsets}
-        committed = {p: each._replace(offset=max(each.offset, read[p])) for p, each in offsets.items()}
-        self._committable = {partition: each.offset for partition, each in committed.items()}
-        return committed
-
-    def reposition(self, partition: TopicPartition, position: int) -> None:
-        """Take that a partition is read from `position` on, as its records there are deleted."""
-        self.positions[partition] = position
-        self._committable.pop(partition, None)
-
-    def bytes(self, partition: TopicPartition) -> int:
-        """Return about how many bytes of keys and values of `partition` wait, for the task or in it."""
-        held = self.held.get(partition)
-        return self._bytes[partition] + (held.bytes if held else 0)
-
-    def waiting_bytes(self) -> int:
-        """Return about how many bytes of keys and values wait, for the task or in it."""
-        held = sum(held.bytes for held in self.held.values()) if self.held else 0
-        return self._all_bytes + held
-
-    def waiting(self) -> BufferSize:
-        """Return how much waits, for the task or in it."""
-        return BufferSize(sum(map(self.records, self.partitions)), self.waiting_bytes())
-
-    def is_ready(self, now: int, most_held: int) -> bool:
-        """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
-        if self.state is not TaskState.RUNNING or self.busy or self.is_aside:
-            return False
-        return self.has_more_than_records(now) or self.weight(most_held) > 0
-
-    def has_more_than_records(self, now: int) -> bool:
-        """Return whether the task has something to do though no record is given to it."""
-        is_due = self.due_ms is not None and self.due_ms <= now
-        return is_due or (self._looks_again and bool(self.held))
-
-    def weight(self, most_held: int) -> int:
-        """Return how many records wait for the task that may be given to it. most_held: see `next_run`."""
-        return self._weight - sum(
-            self._records[partition] for partition in self.held if not self._may_take(partition, most_held)
-        )
-
-    def is_little(self, records: int) -> bool:
-        """Return whether so many records take a small part of a slice of time at most."""
-        return _LITTLE * records <= self.most
-
-    def has_waiting(self) -> bool:
-        """Return whether records wait, for the task or in it."""
-        return self._weight > 0 or bool(self.held)
-
-    def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
-        held = self.held.get(partition)
-        return held is None or held.records <= most_held
-
-    def next_run(
-        self,
-        ends: Mapping[TopicPartition, int],
-        now: int,
-        most_held: int,
-        share: Mapping[TopicPartition, int] | None = None,
-        behind: frozenset[str] = frozenset(),
-    ) -> Run:
-        """Return the next run of the task, which is busy from now on.
-
-        Args:
-            ends: how far partitions can be read.
-            now: wall clock (ms).
-            most_held: a partition of which the task holds more records gets none.
-            share: how many records of each partition it may take, None for any number.
-            behind: topics of which it waits for more records.
-        """
-        most = dict.fromkeys(self._queues, self.most) if share is None else share
-        records = [
-            (partition, self._take(partition, min(self.most, most[partition])))
-            for partition, queue in self._queues.items()
-            if queue and most[partition] and self._may_take(partition, most_held)
-        ]
-        self._run_is_full = any(len(batch) == self.most for _, batch in records)
-        self.had_changed = self.changed
-        self.busy = self.is_out = self.changed = True
-        self._looks_again = False
-        return Run(self.id, records, self._wait(ends, behind), now)
-
-    def ran(self, event: Ran) -> None:
-        """Take the result of a run."""
-        self.busy = self.is_out = False
-        self.due_ms = event.next_wall_clock_ms
-        self.held = event.waiting
-        self.used_ns += min(event.nanoseconds, _MOST_SLICES * self._slice_ns) // self.slices
-        if event.records:
-            self._adapt(event.records, event.nanoseconds)
-
-    def _adapt(self, records: int, nanoseconds: int) -> None:
-        """Let the next runs take about a slice of time. One that was shorter lets them grow, and not beyond the double:
-        so the first runs of a task, which are slow, do not keep those behind them small."""
-        in_a_slice = max(1, records * self._slice_ns // max(nanoseconds, 1))
-        if nanoseconds > self._slice_ns:
-            self.most = in_a_slice
-        elif self._run_is_full:
-            self.most = min(2 * self.most, max(self.most, in_a_slice))
-
-    def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
-        """Return what the run has to wait for: partitions of which more is known to be there."""
-        if len(self._queues) < 2 or self._idle_ms < 0:
-            return NO_WAIT
-        lagging = {
-            partition
-            for partition, queue in self._queues.items()
-            if queue
-            or partition.topic in behind
-            or partition not in ends
-            or self.positions.get(partition, 0) < ends[partition]
-        }
-        return InputWait(tuple(self._queues), frozenset(lagging), self._idle_ms)
-
-    def _take(self, partition: TopicPartition, most: int) -> RecordBatch:
-        queue, taken, waiting = self._queues[partition], [], self._records[partition]
-        left = max(0, waiting - most)
-        while queue and most > 0:
-            batch = queue.popleft()
-            if len(batch) > most:
-                queue.appendleft(batch.slice(most, len(batch)))
-                batch = batch.slice(0, most)
-            taken.append(batch)
-            most -= len(batch)
-        self._all_bytes -= self._bytes[partition]
-        self._bytes[partition] = self._bytes[partition] * left // waiting
-        self._all_bytes += self._bytes[partition]
-        self._records[partition] = left
-        self._weight -= waiting - left
-        return RecordBatch.concat(taken)
-
-
 class TaskManager:
     """The active tasks of an instance, and which of them runs next."""
 
     def __init__(
         self,
         config: StreamsConfig,
-        limits: Limits,
+        limits: BufferLimits,
         worker_of: WorkerOf = lambda _: 0,
         alignment: TimeAlignment | None = None,
         repartition_topics: Iterable[str] = (),
@@ -386,11 +100,11 @@ class TaskManager:
     def __getitem__(self, task: TaskId) -> ActiveTask:
         return self._tasks[task]
 
-    def add(self, id: TaskId, partitions: Iterable[TopicPartition]) -> ActiveTask:
+    def add(self, id: TaskId, partitions: Collection[TopicPartition]) -> ActiveTask:
         """Add a task."""
-        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, self._slice_ms)
-        if not self._repartition_topics.isdisjoint(task.topics):
-            task.slices = _SLICES_DOWNSTREAM
+        is_downstream = any(partition.topic in self._repartition_topics for partition in partitions)
+        time = RunTime(self._slice_ms, _SLICES_DOWNSTREAM if is_downstream else 1)
+        task = self._tasks[id] = ActiveTask(id, partitions, self._idle_ms, time)
         self._readers.update(dict.fromkeys(task.partitions, task))
         self.alignment.add(task)
         return task
@@ -412,7 +126,7 @@ class TaskManager:
     def running_reader(self, partition: TopicPartition) -> ActiveTask | None:
         """Return the task that reads `partition`, None if it does not run."""
         task = self._readers.get(partition)
-        return task if task is not None and task.state is TaskState.RUNNING else None
+        return task if task is not None and task.state is ActiveTaskState.RUNNING else None
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
         """Take the positions up to which partitions were read, even if there are no records."""
@@ -436,7 +150,7 @@ class TaskManager:
         self.know_ends(self._written)
         self.alignment.written()
 
-    def next_run(self, now: int) -> Run | None:
+    def next_run(self, now: int) -> RunTask | None:
         """Return the next run of the task whose turn it is; None if no task of a free worker has anything to do."""
         free = self._free()
         if not free:
@@ -452,7 +166,7 @@ class TaskManager:
 
         def turn(task: ActiveTask) -> tuple[int, bool, int, TaskId]:
             weight = task.weight(most_held)
-            return task.used_ns // self._slice_ns, not task.is_little(weight), -weight, task.id
+            return task.time.used_ns // self._slice_ns, not task.time.is_little(weight), -weight, task.id
 
         chosen = min(ready, key=turn)
         return chosen.next_run(self._ends, now, most_held, self.alignment.share(chosen), self._behind)
@@ -476,8 +190,9 @@ class TaskManager:
         least: dict[int, int] = {}
         for task in ready:
             worker = self._worker_of(task.id)
-            task.used_ns = max(task.used_ns, self._reached_ns.get(worker, 0) - self._slice_ns)
-            least[worker] = min(least.get(worker, task.used_ns), task.used_ns)
+            time = task.time
+            time.used_ns = max(time.used_ns, self._reached_ns.get(worker, 0) - self._slice_ns)
+            least[worker] = min(least.get(worker, time.used_ns), time.used_ns)
         for worker, used_ns in least.items():
             self._reached_ns[worker] = max(self._reached_ns.get(worker, 0), used_ns)
 
@@ -499,7 +214,7 @@ class TaskManager:
     def _has_little(self, partition: TopicPartition, task: ActiveTask, share: int) -> bool:
         """Return whether of `partition` no more than half of what is allowed waits. share: see `_share_bytes`."""
         return (
-            task.state is TaskState.RUNNING
+            task.state is ActiveTaskState.RUNNING
             and task.records(partition) <= self._limits.records // 2
             and task.bytes(partition) <= share // 2
         )
@@ -510,7 +225,7 @@ class TaskManager:
         return any(not task.busy and self._worker_of(id) in free for id, task in self._running())
 
     def _running(self) -> Iterator[tuple[TaskId, ActiveTask]]:
-        return ((id, task) for id, task in self._tasks.items() if task.state is TaskState.RUNNING)
+        return ((id, task) for id, task in self._tasks.items() if task.state is ActiveTaskState.RUNNING)
 
     def any_busy(self) -> bool:
         """Return whether an action about a task has not been answered yet, but for restores and tasks that hang."""
@@ -532,13 +247,13 @@ class TaskManager:
 
     def next_due_ms(self) -> int | None:
         """Return when the first task has something to do though no record arrives (ms)."""
-        due = [t.due_ms for t in self._tasks.values() if t.state is TaskState.RUNNING and not t.busy]
+        due = [t.due_ms for t in self._tasks.values() if t.state is ActiveTaskState.RUNNING and not t.busy]
         return min((time for time in (*due, self.alignment.next_due_ms()) if time is not None), default=None)
 
     def is_idle(self, now: int) -> bool:
         """Return whether all tasks run, have nothing to do at `now` (ms), and nothing that waits."""
         return not any(
-            task.busy or task.state is not TaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
+            task.busy or task.state is not ActiveTaskState.RUNNING or task.has_waiting() or task.is_ready(now, 0)
             for task in self._tasks.values()
         )
 

@@ -8,11 +8,12 @@ from typing import Final
 
 from penstock.host.commits.purging import RecordPurge
 from penstock.host.threads import vocabulary as v
-from penstock.host.threads.figures import Figures
+from penstock.host.threads.changelog_reader import RestoreStoppedError
+from penstock.host.threads.figures import InstanceFigures
 from penstock.host.threads.membership import Post
 from penstock.host.threads.processing import Processing
 from penstock.host.threads.queued import QueuedThread
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 
@@ -25,7 +26,7 @@ class _Last:
 
 
 class TaskThreads:
-    """Where tasks run, and the restore thread (implements polling.Workers)."""
+    """Where tasks run, and the restore thread."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class TaskThreads:
         standbys: Standbys,
         purge: RecordPurge,
         post: Post,
-        figures: Figures,
+        figures: InstanceFigures,
     ) -> None:
         """Start the restore thread. name: of the application. post: takes its answers. figures: measures it."""
         self._processing = processing
@@ -49,6 +50,10 @@ class TaskThreads:
         self._restoring: QueuedThread[v.RestoreAction | _Last] = QueuedThread(
             f"penstock-{name}-restore", self._restore, self._advance
         )
+
+    def worker_of(self, task: TaskId) -> int:
+        """Return the number of the worker that an open task runs in."""
+        return self._processing.worker_of(task)
 
     def do(self, action: v.TaskAction) -> None:
         """Let a thread, or a worker process, do `action`."""

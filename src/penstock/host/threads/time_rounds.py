@@ -17,18 +17,16 @@ Part of the core: no I/O, no clock, no thread.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
 from penstock.config import StreamsConfig
 from penstock.host.deployment.layout import Layout
 from penstock.host.deployment.record_time import topics_with_own_time
+from penstock.host.threads.active_task import ActiveTask
 from penstock.plan.subtopology import BuiltTopology, SinkSpec, TaskId
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, running_maximum
-
-if TYPE_CHECKING:
-    from penstock.host.threads.task_manager import ActiveTask
 
 MOST_SILENT_MS: Final = 5_000
 MOST_ROUND_MS: Final = 1_000
@@ -135,7 +133,7 @@ class TimeRounds:
         """Return how many records of each partition a task may take now, None for any number."""
         if self._until is None:
             return dict.fromkeys(task.partitions, 0) if self.is_blocked else None
-        return {partition: task.records_until(partition, self._until) for partition in task.partitions}
+        return {partition: task.arrived.records_until(partition, self._until) for partition in task.partitions}
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
         """Return what goes on at once of what a task has sent; the rest is kept for the end of the round."""
@@ -178,7 +176,7 @@ class TimeRounds:
     def _left(self, task: ActiveTask) -> list[TopicPartition]:
         """Return the partitions of a task that are not read to the end of the round."""
         assert self._until is not None
-        return [p for p, head in task.heads().items() if task.is_out or head <= self._until] or (
+        return [p for p, head in task.arrived.heads().items() if task.is_out or head <= self._until] or (
             list(task.partitions) if task.is_out else []
         )
 
@@ -197,12 +195,12 @@ class TimeRounds:
         self._ready += [PartitionBatch(*place, _merged(parts)) for place, parts in lanes.items()]
 
     def _are_live(self, wall: int) -> bool:
-        tasks = (task for task in self._together() if task.has_records())
-        return all(head >= wall - self._skew_ms for task in tasks for head in task.heads().values())
+        tasks = (task for task in self._together() if task.arrived.all_records)
+        return all(head >= wall - self._skew_ms for task in tasks for head in task.arrived.heads().values())
 
     def _begin(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
         """Begin a round if there is history, and all that may be older has arrived."""
-        heads = {task.id: task.heads() for task in self._together()}
+        heads = {task.id: task.arrived.heads() for task in self._together()}
         counted = {p: at for each in heads.values() for p, at in each.items() if not self._is_silent(p, now)}
         oldest_new = wall - self._skew_ms
         are_old = bool(counted) and min(counted.values()) < oldest_new
@@ -221,10 +219,10 @@ class TimeRounds:
             return
         until = wall
         for task in self._together():
-            most = max(1, task.most * _MANY_TASKS // max(_MANY_TASKS, len(self.tasks)))
+            most = max(1, task.time.most_records * _MANY_TASKS // max(_MANY_TASKS, len(self.tasks)))
             for partition in heads[task.id].keys() & counted.keys():
                 if task.records(partition) > most or _lags(task, partition, ends):
-                    until = min(until, max(counted[partition], task.time_of(partition, most)))
+                    until = min(until, max(counted[partition], task.arrived.time_of(partition, most)))
         self._until, self._began = until, now
 
     def _is_silent(self, partition: TopicPartition, now: int) -> bool:

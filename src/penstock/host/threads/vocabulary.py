@@ -184,7 +184,7 @@ class Ran:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class CommitPrepared:
     """A task has flushed its caches: what it sent, with the records for its changelogs, and the offsets to be
     committed. measured, sensors, dropped: since it was prepared before, by operation; the number of records dropped.
     nanoseconds: how long that took."""
@@ -233,7 +233,7 @@ class TransactionLost:
 
 
 @dataclass(frozen=True)
-class Applied:
+class CommitApplied:
     """The base of a task has the changes of the commit."""
 
     task: TaskId
@@ -295,17 +295,17 @@ class CloseRequested:
 
 
 @dataclass(frozen=True)
-class Tick:
+class TimePassed:
     """Time has passed."""
 
 
 RecordEvent = Arrived | OutOfRange | PositionReset | EndsKnown | EndsReached | UnreadFound | Ran
-CommitEvent = Prepared | OutputLags | Written | OffsetsCommitted | TransactionCommitted | Applied
+CommitEvent = CommitPrepared | OutputLags | Written | OffsetsCommitted | TransactionCommitted | CommitApplied
 GroupEvent = Assigned | MembershipLost | MembershipRefused | ApplicationShutDown | CutOff | Reconnected
 TaskEvent = Restored | Started | Closed | Hangs
 ErrorEvent = TransactionLost | Failed | StandbysFailed | Decided
 RequestEvent = PauseRequested | ResumeRequested | CloseRequested
-Event = RecordEvent | CommitEvent | GroupEvent | TaskEvent | ErrorEvent | RequestEvent | Tick
+Event = RecordEvent | CommitEvent | GroupEvent | TaskEvent | ErrorEvent | RequestEvent | TimePassed
 
 
 # ---------------------------------------- actions
@@ -394,7 +394,7 @@ class ResumeReading:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunTask:
     """Give records to a task and let it process; answered by `Ran` or `Failed`. wait: what it may have to wait for.
     commit: the number of the commit that will have it, for the log; the polling thread sets it."""
 
@@ -407,7 +407,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Flush the caches of a task for a commit; answered by `Prepared` or `Failed`. commit: as for `Run`."""
+    """Flush the caches of a task for a commit; answered by `CommitPrepared` or `Failed`. commit: as for `RunTask`."""
 
     task: TaskId
     now_ms: int
@@ -450,7 +450,7 @@ class Abort:
 
 @dataclass(frozen=True)
 class Apply:
-    """Apply the changes of a commit to the base of a task; answered by `Applied` or `Failed`. ends: as in
+    """Apply the changes of a commit to the base of a task; answered by `CommitApplied` or `Failed`. ends: as in
     `Written`. committed: the offsets that the commit has for inputs of the task."""
 
     task: TaskId
@@ -548,7 +548,7 @@ class End:
     error: BaseException | None = None
 
 
-TaskAction = Start | Run | Prepare | Apply | Close
+TaskAction = Start | RunTask | Prepare | Apply | Close
 RestoreAction = Restore | ResetPosition | FindUnread | StandBy | StandDown | Purge
 ReadAction = Follow | Unfollow | PauseReading | ResumeReading
 OutputAction = Send | Flush | CommitTransaction | Abort

@@ -43,23 +43,23 @@ from penstock.state.suppliers import VersionedBytesStoreSupplier
 def add_join_node(lowering: Lowering, id: n.NodeId, node: n.JoinNode) -> None:
     """Add what `node` becomes to the topology."""
     match node:
-        case n.StreamJoinWindow():
+        case n.StreamJoinWindowNode():
             lowering.add_processor(node, partial(StreamJoinWindow, node.store.name))
-        case n.StreamStreamJoin():
+        case n.StreamStreamJoinNode():
             _add_stream_stream_join(lowering, node)
-        case n.StreamTableJoin():
+        case n.StreamTableJoinNode():
             _add_stream_table_join(lowering, id, node)
-        case n.StreamGlobalTableJoin():
+        case n.StreamGlobalTableJoinNode():
             getter = StoreValueGetterSupplier(node.table_store)
             joiner = node.key_selector, node.joiner, node.with_key, node.type.keeps_left
             lowering.add_processor(node, partial(StreamGlobalTableJoin, getter, *joiner))
-        case n.TableTableJoin():
+        case n.TableTableJoinNode():
             _add_table_table_join(lowering, id, node)
-        case n.ForeignKeySubscription():
+        case n.ForeignKeySubscriptionNode():
             _add_subscription(lowering, node)
-        case n.ForeignTableJoin():
+        case n.ForeignTableJoinNode():
             _add_foreign_table_join(lowering, node)
-        case n.ForeignKeyJoin():
+        case n.ForeignKeyJoinNode():
             _add_foreign_key_join(lowering, id, node)
         case _:
             assert_never(node)
@@ -74,7 +74,7 @@ def _copartition(lowering: Lowering, *ids: n.NodeId, source: str | None = None) 
 # ---------------------------------------- streams
 
 
-def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoin) -> None:
+def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoinNode) -> None:
     topology = lowering.topology
     if node.self_join:
         make = partial(StreamStreamSelfJoin, node.this_store.name, node.name, node.joiner, node.with_key, node.windows)
@@ -103,7 +103,7 @@ def _add_stream_stream_join(lowering: Lowering, node: n.StreamStreamJoin) -> Non
     _copartition(lowering, *node.parents)
 
 
-def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTableJoin) -> None:
+def _add_stream_table_join(lowering: Lowering, id: n.NodeId, node: n.StreamTableJoinNode) -> None:
     getter = lowering.tables.value_getter(node.table)
     arguments = getter, node.joiner, node.with_key, node.type.keeps_left
     if node.buffer is None or node.grace_period_ms is None:
@@ -134,7 +134,7 @@ def _connect(lowering: Lowering, name: str, getter: ValueGetterSupplier) -> None
         lowering.topology.connect_processor_and_state_stores(name, *getter.store_names())
 
 
-def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJoin) -> None:
+def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJoinNode) -> None:
     tables, plan, type = lowering.tables, lowering.plan, node.type
     sends_old_values = tables.sends_old_values(id)
     sides = (
@@ -165,7 +165,7 @@ def _add_table_table_join(lowering: Lowering, id: n.NodeId, node: n.TableTableJo
 # ---------------------------------------- foreign keys
 
 
-def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscription) -> None:
+def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscriptionNode) -> None:
     topology, names = lowering.topology, node.names
     versioned = lowering.tables.is_versioned(node.parents[0])
     send = partial(
@@ -206,13 +206,13 @@ def _add_subscription(lowering: Lowering, node: n.ForeignKeySubscription) -> Non
     _copartition(lowering, node.foreign_table, source=names.registration_source)
 
 
-def _add_foreign_table_join(lowering: Lowering, node: n.ForeignTableJoin) -> None:
+def _add_foreign_table_join(lowering: Lowering, node: n.ForeignTableJoinNode) -> None:
     versioned = lowering.tables.is_versioned(node.parents[0])
     make = partial(ForeignTableJoin, node.store.name, node.foreign_key_serde, versioned, node.registration_topic)
     lowering.add_processor(node, make, node.store)
 
 
-def _add_foreign_key_join(lowering: Lowering, id: n.NodeId, node: n.ForeignKeyJoin) -> None:
+def _add_foreign_key_join(lowering: Lowering, id: n.NodeId, node: n.ForeignKeyJoinNode) -> None:
     topology, names = lowering.topology, node.names
     serde = SubscriptionResponseWrapperSerde(node.foreign_value_serde)
     partitioner = partition_of_response if node.partitioner is None else SingletonPartitioner(node.partitioner)

@@ -41,62 +41,64 @@ def add_stream_node(lowering: Lowering, id: n.NodeId, node: n.StreamNode) -> Non
     topology, processor = lowering.topology, partial(lowering.add_processor, node)
 
     match node:
-        case n.StreamSource():
+        case n.StreamSourceNode():
             _add_source(topology, node)
-        case n.AddStateStore():
+        case n.AddStateStoreNode():
             topology.add_state_store(node.store)
-        case n.Filter():
+        case n.FilterNode():
             processor(partial(StreamFilter, node.predicate, node.negate))
-        case n.Map():
+        case n.MapNode():
             processor(partial(StreamMap, node.mapper))
-        case n.FlatMap():
+        case n.FlatMapNode():
             processor(partial(StreamFlatMap, node.mapper))
-        case n.MapValues():
+        case n.MapValuesNode():
             processor(partial(StreamMapValues, node.mapper, node.with_key))
-        case n.FlatMapValues():
+        case n.FlatMapValuesNode():
             processor(partial(StreamFlatMapValues, node.mapper, node.with_key))
-        case n.SelectKey():
+        case n.SelectKeyNode():
             processor(partial(StreamSelectKey, node.selector))
-        case n.Peek():
+        case n.PeekNode():
             processor(partial(StreamPeek, node.action))
-        case n.Foreach():
+        case n.ForeachNode():
             processor(partial(StreamForeach, node.action))
-        case n.Print():
+        case n.PrintNode():
             processor(partial(StreamPrint, node.label, node.mapper, node.path))
-        case n.Merge() | n.Branch():
+        case n.MergeNode() | n.BranchNode():
             processor(StreamMerge)
-        case n.Process():
+        case n.ProcessNode():
             topology.add_processor(node.name, node.supplier, *lowering.parents(node))
             if node.store_names:
                 topology.connect_processor_and_state_stores(node.name, *node.store_names)
-        case n.Split():
+        case n.SplitNode():
             processor(partial(StreamBranch, node.predicates, node.branches))
-        case n.Repartition():
+        case n.RepartitionNode():
             _add_repartition(lowering, id, node)
-        case n.StreamSink():
+        case n.StreamSinkNode():
             _add_sink(lowering, node)
-        case n.Count() | n.Reduce() | n.Aggregate():
+        case n.CountNode() | n.ReduceNode() | n.AggregateNode():
             _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
-        case n.TableToStream():
+        case n.TableToStreamNode():
             processor(TableToStream)
         case _:
             assert_never(node)
 
 
-def _add_aggregation(lowering: Lowering, node: n.Count | n.Reduce | n.Aggregate, sends_old_values: bool) -> None:
+def _add_aggregation(
+    lowering: Lowering, node: n.CountNode | n.ReduceNode | n.AggregateNode, sends_old_values: bool
+) -> None:
     store = node.store
     make: Callable[[], Processor]
     match node:
-        case n.Count():
+        case n.CountNode():
             make = partial(StreamCount, store.name, sends_old_values)
-        case n.Reduce():
+        case n.ReduceNode():
             make = partial(StreamReduce, store.name, node.reducer, sends_old_values)
-        case n.Aggregate():
+        case n.AggregateNode():
             make = partial(StreamAggregate, store.name, node.initializer, node.aggregator, sends_old_values)
     lowering.add_processor(node, partial(RecordByRecord, make) if is_versioned_store(store) else make, store)
 
 
-def _add_source(topology: Topology, node: n.StreamSource) -> None:
+def _add_source(topology: Topology, node: n.StreamSourceNode) -> None:
     if node.data_frame is not None:
         (topic,) = node.topics
         topology.add_data_frame_source(topic, node.data_frame)
@@ -111,7 +113,7 @@ def _add_source(topology: Topology, node: n.StreamSource) -> None:
     )
 
 
-def _add_sink(lowering: Lowering, node: n.StreamSink) -> None:
+def _add_sink(lowering: Lowering, node: n.StreamSinkNode) -> None:
     partitioner = node.partitioner
     if partitioner is None and isinstance(node.key_serde, WindowedSerde):
         partitioner = WindowedStreamPartitioner(node.key_serde.inner)
@@ -127,7 +129,7 @@ def _add_sink(lowering: Lowering, node: n.StreamSink) -> None:
         lowering.topology.add_data_frame_sink(node.topic, node.data_frame)
 
 
-def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.Repartition) -> None:
+def _add_repartition(lowering: Lowering, id: n.NodeId, node: n.RepartitionNode) -> None:
     topology, names = lowering.topology, node.names
     topology.add_internal_topic(names.topic, node.partitions)
     passing = StreamMerge if id in lowering.keeping_null_keys else NullKeyFilter

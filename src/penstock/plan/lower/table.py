@@ -31,7 +31,7 @@ from penstock.serdes.changed import ChangedSerde
 def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
     """Add what `node` becomes to the topology."""
     match node:
-        case n.TableSource():
+        case n.TableSourceNode():
             lowering.topology.add_source(
                 node.source_name,
                 node.topic,
@@ -44,29 +44,32 @@ def add_table_node(lowering: Lowering, id: n.NodeId, node: n.TableNode) -> None:
             store = lowering.tables.store(id)
             if store is not None and node.reuse_topic:
                 lowering.topology.connect_source_store_and_topic(store.name, node.topic)
-        case n.StreamToTable():
+        case n.StreamToTableNode():
             add_table_source(lowering, id, node, *lowering.parents(node))
-        case n.TableFilter() | n.TableMapValues():
+        case n.TableFilterNode() | n.TableMapValuesNode():
             with_store = MaterializedTableValues if is_versioned_store(node.store) else BatchMaterializedTableValues
             _add_values(lowering, id, node, BatchTableValues, with_store)
-        case n.TableTransformValues():
+        case n.TableTransformValuesNode():
             _add_values(lowering, id, node, TableValues, MaterializedTableValues)
             _connect(lowering, node)
-        case n.TableGroupBy():
+        case n.TableGroupByNode():
             skip_older_versions = lowering.tables.is_versioned(node.parents[0])
             lowering.add_processor(node, partial(TableGroupBy, node.mapper, skip_older_versions))
-        case n.GroupedTableRepartition():
+        case n.GroupedTableRepartitionNode():
             _add_repartition(lowering, node)
-        case n.TableCount() | n.TableReduce() | n.TableAggregate():
+        case n.TableCountNode() | n.TableReduceNode() | n.TableAggregateNode():
             _add_aggregation(lowering, node, lowering.tables.sends_old_values(id))
-        case n.TableSuppress():
+        case n.TableSuppressNode():
             _add_suppress(lowering, node)
         case _:
             assert_never(node)
 
 
 def add_table_source(
-    lowering: Lowering, id: n.NodeId, node: n.TableSource | n.StreamToTable | n.ForeignKeyJoin, *parents: str
+    lowering: Lowering,
+    id: n.NodeId,
+    node: n.TableSourceNode | n.StreamToTableNode | n.ForeignKeyJoinNode,
+    *parents: str,
 ) -> None:
     """Add the processor of the table `node`, whose updates are the records of `parents`."""
     store = lowering.tables.store(id)
@@ -83,13 +86,13 @@ def add_table_source(
 def _add_values(
     lowering: Lowering,
     id: n.NodeId,
-    node: n.TableFilter | n.TableMapValues | n.TableTransformValues,
+    node: n.TableFilterNode | n.TableMapValuesNode | n.TableTransformValuesNode,
     without_store: type[TableValues],
     with_store: type[MaterializedTableValues],
 ) -> None:
     tables = lowering.tables
     computation, sends_old_values = tables.computation(id), tables.sends_old_values(id)
-    skip_absent = isinstance(node, n.TableFilter) and sends_old_values and not tables.is_versioned(node.parents[0])
+    skip_absent = isinstance(node, n.TableFilterNode) and sends_old_values and not tables.is_versioned(node.parents[0])
     if node.store is None:
         lowering.add_processor(node, partial(without_store, computation, sends_old_values, skip_absent))
         return
@@ -97,7 +100,7 @@ def _add_values(
     lowering.add_processor(node, make, node.store)
 
 
-def _connect(lowering: Lowering, node: n.TableTransformValues) -> None:
+def _connect(lowering: Lowering, node: n.TableTransformValuesNode) -> None:
     """Connect the stores that a transformer uses besides that of the table."""
     for store in node.supplier.stores():
         lowering.topology.add_state_store(store, node.name)
@@ -105,7 +108,7 @@ def _connect(lowering: Lowering, node: n.TableTransformValues) -> None:
         lowering.topology.connect_processor_and_state_stores(node.name, *node.store_names)
 
 
-def _add_repartition(lowering: Lowering, node: n.GroupedTableRepartition) -> None:
+def _add_repartition(lowering: Lowering, node: n.GroupedTableRepartitionNode) -> None:
     topology, value_serde = lowering.topology, ChangedSerde(node.value_serde)
     topology.add_internal_topic(node.topic)
     parents = lowering.parents(node)
@@ -120,21 +123,21 @@ def _add_repartition(lowering: Lowering, node: n.GroupedTableRepartition) -> Non
 
 
 def _add_aggregation(
-    lowering: Lowering, node: n.TableCount | n.TableReduce | n.TableAggregate, sends_old_values: bool
+    lowering: Lowering, node: n.TableCountNode | n.TableReduceNode | n.TableAggregateNode, sends_old_values: bool
 ) -> None:
     store = node.store
     make: Callable[[], Processor]
     match node:
-        case n.TableCount():
+        case n.TableCountNode():
             make = partial(TableCount, store.name, sends_old_values)
-        case n.TableReduce():
+        case n.TableReduceNode():
             make = partial(TableReduce, store.name, node.adder, node.subtractor, sends_old_values)
-        case n.TableAggregate():
+        case n.TableAggregateNode():
             make = partial(TableAggregate, store.name, node.initializer, node.adder, node.subtractor, sends_old_values)
     lowering.add_processor(node, make, store)
 
 
-def _add_suppress(lowering: Lowering, node: n.TableSuppress) -> None:
+def _add_suppress(lowering: Lowering, node: n.TableSuppressNode) -> None:
     if lowering.tables.is_versioned(node.parents[0]):
         raise TopologyError(
             "suppress() is only supported for non-versioned KTables (note that version semantics might be inherited "

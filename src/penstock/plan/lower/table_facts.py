@@ -52,18 +52,25 @@ class TableFacts:
         """Return the store that the table `id` gets, None if it has none."""
         node = self._plan[id]
         match node:
-            case n.TableSource() | n.StreamToTable() | n.ForeignKeyJoin():
+            case n.TableSourceNode() | n.StreamToTableNode() | n.ForeignKeyJoinNode():
                 if not node.queryable and id not in self._needed:
                     return None
-                reuses = isinstance(node, n.TableSource) and node.reuse_topic
+                reuses = isinstance(node, n.TableSourceNode) and node.reuse_topic
                 return node.store.with_logging_disabled() if reuses else node.store
-            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+            case n.TableFilterNode() | n.TableMapValuesNode() | n.TableTransformValuesNode():
                 return node.store
-            case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
+            case (
+                n.CountNode()
+                | n.ReduceNode()
+                | n.AggregateNode()
+                | n.TableCountNode()
+                | n.TableReduceNode()
+                | n.TableAggregateNode()
+            ):
                 return node.store
-            case n.WindowedTable() | n.CogroupMerge() | n.TableTableJoin():
+            case n.WindowedTableNode() | n.CogroupMergeNode() | n.TableTableJoinNode():
                 return node.store
-            case n.TableSuppress():
+            case n.TableSuppressNode():
                 return None
             case _:
                 raise self._no_table(id)
@@ -72,17 +79,17 @@ class TableFacts:
         """Return how another node reads the table `id`: from its store, or computed from the tables above."""
         node, store = self._plan[id], self.store(id)
         match node:
-            case n.SessionWindowedAggregate():
+            case n.SessionWindowedAggregateNode():
                 return SessionStoreValueGetterSupplier(node.store.name)
-            case n.WindowedTable():
+            case n.WindowedTableNode():
                 return WindowStoreValueGetterSupplier(node.store.name)
-            case n.CogroupMerge():
+            case n.CogroupMergeNode():
                 return self.value_getter(node.parents[0])
-            case n.TableSuppress():
+            case n.TableSuppressNode():
                 return SuppressedValueGetterSupplier(self.value_getter(node.parents[0]), node.store.name)
             case _ if store is not None:
                 return StoreValueGetterSupplier(store.name)
-            case n.TableTableJoin():
+            case n.TableTableJoinNode():
                 this, other = self.value_getter(node.this_table), self.value_getter(node.other_table)
                 return JoinedValueGetterSupplier(this, other, node.joiner, node.type)
             case _:
@@ -92,11 +99,11 @@ class TableFacts:
         """Return what makes the computation by which the values of the table `id` follow from those of its parent."""
         node = self._plan[id]
         match node:
-            case n.TableFilter():
+            case n.TableFilterNode():
                 return partial(FilteredValue, node.predicate, node.negate)
-            case n.TableMapValues():
+            case n.TableMapValuesNode():
                 return partial(MappedValue, node.mapper, node.with_key)
-            case n.TableTransformValues():
+            case n.TableTransformValuesNode():
                 return partial(TransformedValue, node.supplier)
             case _:
                 raise self._no_table(id)
@@ -115,29 +122,29 @@ class TableFacts:
     def _ask(self, id: n.NodeId, node: n.GraphNode) -> None:
         """Ask of the parents of `node` what it needs when it is made."""
         match node:
-            case n.TableFilter():
+            case n.TableFilterNode():
                 if self._enable_old_values(node.parents[0], force_materialization=False):
                     self._sending.add(id)
-            case n.TableGroupBy() | n.TableSuppress():
+            case n.TableGroupByNode() | n.TableSuppressNode():
                 self._enable_old_values(node.parents[0], force_materialization=True)
-            case n.TableTableJoin() | n.StreamTableJoin() | n.ForeignKeySubscription():
+            case n.TableTableJoinNode() | n.StreamTableJoinNode() | n.ForeignKeySubscriptionNode():
                 self._ask_for_join(node)
             case _:
                 pass
 
-    def _ask_for_join(self, node: n.TableTableJoin | n.StreamTableJoin | n.ForeignKeySubscription) -> None:
+    def _ask_for_join(self, node: n.TableTableJoinNode | n.StreamTableJoinNode | n.ForeignKeySubscriptionNode) -> None:
         """Ask of the tables that `node` joins what it needs when it is made."""
         match node:
-            case n.StreamTableJoin():
+            case n.StreamTableJoinNode():
                 self._need_values(node.table)
-            case n.TableTableJoin():
+            case n.TableTableJoinNode():
                 sides = ((node.this_table, node.type.keeps_left), (node.other_table, node.type.keeps_right))
                 for table, has_result_alone in sides:
                     if has_result_alone:
                         self._enable_old_values(table, force_materialization=True)
                 for table, _ in sides:
                     self._need_values(table)
-            case n.ForeignKeySubscription():
+            case n.ForeignKeySubscriptionNode():
                 for table in (node.foreign_table, node.parents[0]):
                     self._enable_old_values(table, force_materialization=True)
                     self._need_values(table)
@@ -151,24 +158,31 @@ class TableFacts:
             return True
         node = self._plan[id]
         match node:
-            case n.TableSource() | n.StreamToTable() | n.ForeignKeyJoin():
+            case n.TableSourceNode() | n.StreamToTableNode() | n.ForeignKeyJoinNode():
                 if not force_materialization and self.store(id) is None:
                     return False
                 self._needed.add(id)
-            case n.TableFilter() | n.TableMapValues() | n.TableTransformValues():
+            case n.TableFilterNode() | n.TableMapValuesNode() | n.TableTransformValuesNode():
                 if node.store is None and not self._enable_old_values(node.parents[0], force_materialization):
                     return False
-            case n.TableSuppress():
+            case n.TableSuppressNode():
                 if not self._enable_old_values(node.parents[0], force_materialization):
                     return False
-            case n.Count() | n.Reduce() | n.Aggregate() | n.TableCount() | n.TableReduce() | n.TableAggregate():
+            case (
+                n.CountNode()
+                | n.ReduceNode()
+                | n.AggregateNode()
+                | n.TableCountNode()
+                | n.TableReduceNode()
+                | n.TableAggregateNode()
+            ):
                 pass
-            case n.WindowedTable():
+            case n.WindowedTableNode():
                 pass
-            case n.CogroupMerge():
+            case n.CogroupMergeNode():
                 for parent in node.parents:
                     self._enable_old_values(parent, force_materialization)
-            case n.TableTableJoin():
+            case n.TableTableJoinNode():
                 for table in (node.this_table, node.other_table):
                     self._enable_old_values(table, force_materialization=True)
             case _:
@@ -179,9 +193,9 @@ class TableFacts:
     def _need_values(self, id: n.NodeId) -> None:
         """Have the source of the table `id` get a store, since another node reads the table."""
         node = self._plan[id]
-        if isinstance(node, n.TableSource | n.StreamToTable | n.ForeignKeyJoin):
+        if isinstance(node, n.TableSourceNode | n.StreamToTableNode | n.ForeignKeyJoinNode):
             self._needed.add(id)
-        elif not isinstance(node, n.TableTableJoin) and self.store(id) is None:  # a join needs both when it is made
+        elif not isinstance(node, n.TableTableJoinNode) and self.store(id) is None:  # a join needs both when it is made
             self._need_values(node.parents[0])
 
     def _no_table(self, id: n.NodeId) -> TopologyError:

@@ -23,13 +23,13 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
     """Add what `node` becomes to the topology."""
     send_old_values = lowering.tables.sends_old_values(id)
     match node:
-        case n.TimeWindowedCount():
+        case n.TimeWindowedCountNode():
             if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
                 _add_final(lowering, node, initial_count, counted)
             else:
                 make = partial(TimeWindowCount, node.name, node.store.name, node.windows, send_old_values)
                 lowering.add_processor(node, make, node.store)
-        case n.TimeWindowedAggregate():
+        case n.TimeWindowedAggregateNode():
             if node.emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
                 _add_final(lowering, node, node.initializer, node.aggregator)
             else:
@@ -46,11 +46,11 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
                     ),
                     node.store,
                 )
-        case n.SlidingWindowedAggregate():
+        case n.SlidingWindowedAggregateNode():
             _add_sliding(lowering, node, send_old_values)
-        case n.SessionWindowedAggregate():
+        case n.SessionWindowedAggregateNode():
             _add_sessions(lowering, node, send_old_values)
-        case n.CogroupMerge():
+        case n.CogroupMergeNode():
             lowering.add_processor(node, StreamMerge)
             lowering.topology.copartition_sources(source_names(lowering.plan, id))
         case _:
@@ -59,7 +59,7 @@ def add_window_node(lowering: Lowering, id: n.NodeId, node: n.WindowNode) -> Non
 
 def _add_final(
     lowering: Lowering,
-    node: n.TimeWindowedCount | n.TimeWindowedAggregate,
+    node: n.TimeWindowedCountNode | n.TimeWindowedAggregateNode,
     initializer: Initializer,
     aggregator: Aggregator,
 ) -> None:
@@ -72,7 +72,7 @@ def _add_final(
     lowering.add_processor(node, make, node.store)
 
 
-def _add_sliding(lowering: Lowering, node: n.SlidingWindowedAggregate, send_old_values: bool) -> None:
+def _add_sliding(lowering: Lowering, node: n.SlidingWindowedAggregateNode, send_old_values: bool) -> None:
     common = node.name, node.store.name, node.windows, node.initializer, node.aggregator
     make: Callable[[], Processor] = (
         partial(FinalSlidingWindowAggregate, *common)
@@ -82,7 +82,7 @@ def _add_sliding(lowering: Lowering, node: n.SlidingWindowedAggregate, send_old_
     lowering.add_processor(node, make, node.store)
 
 
-def _add_sessions(lowering: Lowering, node: n.SessionWindowedAggregate, send_old_values: bool) -> None:
+def _add_sessions(lowering: Lowering, node: n.SessionWindowedAggregateNode, send_old_values: bool) -> None:
     common = node.name, node.store.name, node.windows, node.initializer, node.aggregator, node.merger
     make: Callable[[], Processor] = (
         partial(FinalSessionWindowAggregate, *common)

@@ -18,14 +18,14 @@ from penstock.windows import JoinWindows
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamJoinWindow(BaseNode):
+class StreamJoinWindowNode(BaseNode):
     """Records that are kept for the other stream of a join (Kafka class: WindowedStreamProcessorNode)."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamStreamJoin(BaseNode):
+class StreamStreamJoinNode(BaseNode):
     """Two streams joined within windows; the node's name is that of the merge of both sides (Kafka class:
     StreamStreamJoinNode).
 
@@ -49,7 +49,7 @@ class StreamStreamJoin(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamTableJoin(BaseNode):
+class StreamTableJoinNode(BaseNode):
     """A stream joined with the values that a table has when its records come (Kafka class: StreamTableJoinNode).
 
     buffer: where records wait for late updates of a versioned table; None to join them immediately.
@@ -64,7 +64,7 @@ class StreamTableJoin(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamGlobalTableJoin(BaseNode):
+class StreamGlobalTableJoinNode(BaseNode):
     """A stream joined with a global table by a key that is made of each record (Kafka class: StreamTableJoinNode)."""
 
     table_store: str
@@ -75,7 +75,7 @@ class StreamGlobalTableJoin(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableTableJoin(BaseNode):
+class TableTableJoinNode(BaseNode):
     """Two tables joined by their keys; the node's name is that of the merge of both sides (Kafka class:
     KTableKTableJoinNode).
 
@@ -112,7 +112,7 @@ class ForeignKeyNames:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignKeySubscription(BaseNode):
+class ForeignKeySubscriptionNode(BaseNode):
     """The way of the subscriptions of a foreign-key join, from the primary table to the task of the foreign key and its
     answer there; the node's name is that of the processor that answers.
     """
@@ -130,7 +130,7 @@ class ForeignKeySubscription(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignTableJoin(BaseNode):
+class ForeignTableJoinNode(BaseNode):
     """The answers of a foreign-key join to an update of the foreign table (Kafka class: ForeignTableJoinNode).
 
     registration_topic: the topic of the subscriptions, without prefix.
@@ -142,7 +142,7 @@ class ForeignTableJoin(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForeignKeyJoin(BaseNode):
+class ForeignKeyJoinNode(BaseNode):
     """The way of the answers of a foreign-key join back to the primary table, and the table of its results.
 
     store: of the result. queryable: whether the user named it.
@@ -161,13 +161,13 @@ class ForeignKeyJoin(BaseNode):
 
 
 JoinNode = (
-    StreamJoinWindow
-    | StreamStreamJoin
-    | StreamTableJoin
-    | StreamGlobalTableJoin
-    | TableTableJoin
-    | ForeignKeySubscription
-    | ForeignTableJoin
-    | ForeignKeyJoin
+    StreamJoinWindowNode
+    | StreamStreamJoinNode
+    | StreamTableJoinNode
+    | StreamGlobalTableJoinNode
+    | TableTableJoinNode
+    | ForeignKeySubscriptionNode
+    | ForeignTableJoinNode
+    | ForeignKeyJoinNode
 )
 """One step of a join."""

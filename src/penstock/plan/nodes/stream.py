@@ -17,7 +17,7 @@ from penstock.state.api import StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamSource(BaseNode):
+class StreamSourceNode(BaseNode):
     """Records of topics, or of all topics that a pattern matches (Kafka class: StreamSourceNode).
 
     data_frame: for the one topic that a DataFrame of Spark fills; its name has no prefix.
@@ -33,14 +33,14 @@ class StreamSource(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AddStateStore(BaseNode):
+class AddStateStoreNode(BaseNode):
     """A store that processors connect to by name (Kafka class: StateStoreNode)."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(BaseNode):
+class FilterNode(BaseNode):
     """Records that match a predicate, or that do not match it."""
 
     predicate: Callable[[Any, Any], bool]
@@ -48,21 +48,21 @@ class Filter(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Map(BaseNode):
+class MapNode(BaseNode):
     """Each record as another key and value."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMap(BaseNode):
+class FlatMapNode(BaseNode):
     """Each record as any number of keys and values."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class MapValues(BaseNode):
+class MapValuesNode(BaseNode):
     """Each record with another value; with_key: the mapper takes key and value."""
 
     mapper: Callable[..., Any]
@@ -70,7 +70,7 @@ class MapValues(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FlatMapValues(BaseNode):
+class FlatMapValuesNode(BaseNode):
     """Each record as any number of values under its key; with_key: the mapper takes key and value."""
 
     mapper: Callable[..., Any]
@@ -78,28 +78,28 @@ class FlatMapValues(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SelectKey(BaseNode):
+class SelectKeyNode(BaseNode):
     """Each record under another key."""
 
     selector: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peek(BaseNode):
+class PeekNode(BaseNode):
     """Each record as it is, after an action."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Foreach(BaseNode):
+class ForeachNode(BaseNode):
     """An action on each record, and nothing after it."""
 
     action: Callable[[Any, Any], object]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Print(BaseNode):
+class PrintNode(BaseNode):
     """A line for each record, on standard output or in the file `path`, and nothing after it.
 
     mapper: makes the text behind the label; None for key and value.
@@ -111,12 +111,12 @@ class Print(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge(BaseNode):
+class MergeNode(BaseNode):
     """The records of all parents."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Process(BaseNode):
+class ProcessNode(BaseNode):
     """A processor of the user's own, of fixed keys or not, connected to stores by name besides those that its
     supplier owns.
     """
@@ -126,7 +126,7 @@ class Process(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Split(BaseNode):
+class SplitNode(BaseNode):
     """Each record to the branch of the first predicate that holds; branches: their names, and that of the default
     branch if there is one.
     """
@@ -136,12 +136,12 @@ class Split(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Branch(BaseNode):
+class BranchNode(BaseNode):
     """The records that its parent, a Split, hands to it."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Repartition(BaseNode):
+class RepartitionNode(BaseNode):
     """A write to and a read from an internal topic, by which records get to the task of their key; the node's name is
     that of its source.
 
@@ -159,7 +159,7 @@ class Repartition(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamSink(BaseNode):
+class StreamSinkNode(BaseNode):
     """A write to a topic, or to the topic that a function names for each record (Kafka class: StreamSinkNode).
 
     data_frame: for the one topic that is handed to Spark; its name has no prefix.
@@ -173,14 +173,14 @@ class StreamSink(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Count(BaseNode):
+class CountNode(BaseNode):
     """A table of the number of records by key."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reduce(BaseNode):
+class ReduceNode(BaseNode):
     """A table of the values of each key, combined by a reducer."""
 
     store: StoreBuilder
@@ -188,7 +188,7 @@ class Reduce(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Aggregate(BaseNode):
+class AggregateNode(BaseNode):
     """A table of an aggregate by key."""
 
     store: StoreBuilder
@@ -197,31 +197,31 @@ class Aggregate(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableToStream(BaseNode):
+class TableToStreamNode(BaseNode):
     """The updates of a table as records."""
 
 
 StreamNode = (
-    StreamSource
-    | AddStateStore
-    | Filter
-    | Map
-    | FlatMap
-    | MapValues
-    | FlatMapValues
-    | SelectKey
-    | Peek
-    | Foreach
-    | Print
-    | Merge
-    | Process
-    | Split
-    | Branch
-    | Repartition
-    | StreamSink
-    | Count
-    | Reduce
-    | Aggregate
-    | TableToStream
+    StreamSourceNode
+    | AddStateStoreNode
+    | FilterNode
+    | MapNode
+    | FlatMapNode
+    | MapValuesNode
+    | FlatMapValuesNode
+    | SelectKeyNode
+    | PeekNode
+    | ForeachNode
+    | PrintNode
+    | MergeNode
+    | ProcessNode
+    | SplitNode
+    | BranchNode
+    | RepartitionNode
+    | StreamSinkNode
+    | CountNode
+    | ReduceNode
+    | AggregateNode
+    | TableToStreamNode
 )
 """One operation on a stream, or one that makes a table of one without windows."""

@@ -22,7 +22,7 @@ from penstock.state.api import StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSource(BaseNode):
+class TableSourceNode(BaseNode):
     """The table that the records of a topic are the updates of (Kafka class: TableSourceNode).
 
     source_name: the name of the node that reads the topic, above the node of the table. queryable: whether the user
@@ -41,7 +41,7 @@ class TableSource(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamToTable(BaseNode):
+class StreamToTableNode(BaseNode):
     """The table that the records of a stream are the updates of (Kafka class: StreamToTableNode).
 
     queryable: whether the user named the store.
@@ -52,7 +52,7 @@ class StreamToTable(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableFilter(BaseNode):
+class TableFilterNode(BaseNode):
     """The entries of a table that match a predicate, or that do not match it."""
 
     predicate: Callable[[Any, Any], bool]
@@ -62,7 +62,7 @@ class TableFilter(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableMapValues(BaseNode):
+class TableMapValuesNode(BaseNode):
     """Each entry of a table with another value; with_key: the mapper takes key and value."""
 
     mapper: Callable[..., Any]
@@ -72,7 +72,7 @@ class TableMapValues(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableTransformValues(BaseNode):
+class TableTransformValuesNode(BaseNode):
     """Each entry of a table with the value that a transformer of the user's own returns, which may use stores."""
 
     supplier: ValueTransformerWithKeySupplier
@@ -82,14 +82,14 @@ class TableTransformValues(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableGroupBy(BaseNode):
+class TableGroupByNode(BaseNode):
     """The entries of a table under other keys and with other values, ready to be grouped."""
 
     mapper: Callable[[Any, Any], Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupedTableRepartition(BaseNode):
+class GroupedTableRepartitionNode(BaseNode):
     """A write of a grouped table's updates to an internal topic and a read from it; the node's name is that of the
     source, `sink_name` that of the sink (Kafka class: GroupedTableOperationRepartitionNode)."""
 
@@ -100,14 +100,14 @@ class GroupedTableRepartition(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableCount(BaseNode):
+class TableCountNode(BaseNode):
     """A table of the number of entries of each group."""
 
     store: StoreBuilder
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableReduce(BaseNode):
+class TableReduceNode(BaseNode):
     """A table of the values of each group, combined by one reducer and taken out again by another."""
 
     store: StoreBuilder
@@ -116,7 +116,7 @@ class TableReduce(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableAggregate(BaseNode):
+class TableAggregateNode(BaseNode):
     """A table of an aggregate of each group."""
 
     store: StoreBuilder
@@ -126,7 +126,7 @@ class TableAggregate(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TableSuppress(BaseNode):
+class TableSuppressNode(BaseNode):
     """The updates of a table held back, so that fewer are forwarded (Kafka class: TableSuppressNode)."""
 
     store: StoreBuilder
@@ -134,23 +134,23 @@ class TableSuppress(BaseNode):
 
 
 TableNode = (
-    TableSource
-    | StreamToTable
-    | TableFilter
-    | TableMapValues
-    | TableTransformValues
-    | TableGroupBy
-    | GroupedTableRepartition
-    | TableCount
-    | TableReduce
-    | TableAggregate
-    | TableSuppress
+    TableSourceNode
+    | StreamToTableNode
+    | TableFilterNode
+    | TableMapValuesNode
+    | TableTransformValuesNode
+    | TableGroupByNode
+    | GroupedTableRepartitionNode
+    | TableCountNode
+    | TableReduceNode
+    | TableAggregateNode
+    | TableSuppressNode
 )
 """One operation on a table, or one that makes a table of a topic or a stream."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class GlobalSource(BaseNode):
+class GlobalSourceNode(BaseNode):
     """A store that is filled from a topic and that every task can read; the node's name is that of the processor that
     writes it.
 
@@ -167,5 +167,5 @@ class GlobalSource(BaseNode):
     timestamp_extractor: TimestampExtractor | None
 
 
-GlobalNode = GlobalSource
+GlobalNode = GlobalSourceNode
 """One operation that makes a global store."""

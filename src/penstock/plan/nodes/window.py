@@ -12,7 +12,7 @@ from penstock.windows import EmitStrategy, SessionWindows, SlidingWindows, Windo
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowedTable(BaseNode):
+class WindowedTableNode(BaseNode):
     """A table of results by key and window."""
 
     store: StoreBuilder
@@ -20,14 +20,14 @@ class WindowedTable(BaseNode):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeWindowedCount(WindowedTable):
+class TimeWindowedCountNode(WindowedTableNode):
     """A table of the number of records by key and window."""
 
     windows: Windows
 
 
 @dataclass(frozen=True, kw_only=True)
-class TimeWindowedAggregate(WindowedTable):
+class TimeWindowedAggregateNode(WindowedTableNode):
     """A table of an aggregate by key and window."""
 
     windows: Windows
@@ -36,7 +36,7 @@ class TimeWindowedAggregate(WindowedTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SlidingWindowedAggregate(WindowedTable):
+class SlidingWindowedAggregateNode(WindowedTableNode):
     """A table of an aggregate by key and sliding window."""
 
     windows: SlidingWindows
@@ -45,7 +45,7 @@ class SlidingWindowedAggregate(WindowedTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionWindowedAggregate(WindowedTable):
+class SessionWindowedAggregateNode(WindowedTableNode):
     """A table of an aggregate by key and session; merger: makes one aggregate of those of two sessions."""
 
     windows: SessionWindows
@@ -55,7 +55,7 @@ class SessionWindowedAggregate(WindowedTable):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CogroupMerge(BaseNode):
+class CogroupMergeNode(BaseNode):
     """The table that several aggregations of one store make together: the updates of all parents (Kafka class:
     KTablePassThrough)."""
 
@@ -63,6 +63,10 @@ class CogroupMerge(BaseNode):
 
 
 WindowNode = (
-    TimeWindowedCount | TimeWindowedAggregate | SlidingWindowedAggregate | SessionWindowedAggregate | CogroupMerge
+    TimeWindowedCountNode
+    | TimeWindowedAggregateNode
+    | SlidingWindowedAggregateNode
+    | SessionWindowedAggregateNode
+    | CogroupMergeNode
 )
 """One aggregation within windows, or the merge of cogrouped ones."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from penstock.errors import InvalidStateStoreError
-from penstock.notebook import Rows, time_text, value_text
+from penstock.notebook import TableRows, time_text, value_text
 from penstock.record import NO_TIMESTAMP, Headers
 from penstock.serdes import Serde
 from penstock.serdes.json import JsonSerde, PydanticSerde, TypedJsonSerde
@@ -93,10 +93,10 @@ def schema_of(columns: Iterable[Column]) -> pa.Schema:
     return pa.schema([(column.name, column.type) for column in columns])
 
 
-def first_rows(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]], limit: int) -> Rows:
+def first_rows(columns: Sequence[Column], entries: Iterator[tuple[Any, Any]], limit: int) -> TableRows:
     """Return the first of `entries`, up to `limit`, as texts."""
     rows = [[column.text(key, value) for column in columns] for key, value in islice(entries, limit)]
-    return Rows([column.name for column in columns], rows, next(entries, None) is not None)
+    return TableRows([column.name for column in columns], rows, next(entries, None) is not None)
 
 
 class StateColumns:
@@ -145,7 +145,7 @@ class StateColumns:
         with closing(_entries(store)) as entries:
             yield from record_batches(self._columns, entries)
 
-    def facts(self, stores: Sequence[Any], first: Rows) -> dict[str, str]:
+    def facts(self, stores: Sequence[Any], first: TableRows) -> dict[str, str]:
         """Return what a notebook shows of the partitions `stores` besides their `first` rows, by name."""
         facts = {"kind": stores[0].kind}
         if not first.more:
@@ -154,7 +154,7 @@ class StateColumns:
             facts["entries"] = f"about {max(sum(each.approximate_num_entries() for each in stores), len(first.rows))}"
         return facts
 
-    def first_rows(self, stores: Sequence[Any], limit: int) -> Rows:
+    def first_rows(self, stores: Sequence[Any], limit: int) -> TableRows:
         """Return the first entries of the partitions `stores`, up to `limit`, as texts."""
         with closing(entry for store in stores for entry in _entries(store)) as entries:
             return first_rows(self._columns, entries, limit)

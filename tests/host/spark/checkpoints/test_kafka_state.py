@@ -34,8 +34,8 @@ from penstock.host.commits.committing import PartitionMetadata
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.savepoint import SavedState
 from penstock.host.spark.driver.resetting import reset_application
-from penstock.host.threads.driver import ThreadsHost
 from penstock.host.threads.handing_over import HandingOver
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition
 from penstock.testing import TopologyTestDriver

@@ -27,7 +27,7 @@ from penstock.client.confluent import connection
 from penstock.client.confluent.statistics import ClientStatistics
 from penstock.client.settings import PRODUCER
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
-from penstock.host.spark.driver.figures import Figures
+from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.worker import sink, task_epoch
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.metrics import Metric, MetricName, RecordingLevel
@@ -77,11 +77,11 @@ def values(metrics: Mapping[MetricName, Metric]) -> dict[tuple[str, ...], Any]:
     }
 
 
-def figures_of(query: InlineQuery) -> Figures:
+def figures_of(query: InlineQuery) -> ManifestFigures:
     """Return the figures of a driver that has followed all epochs."""
     checkpoint = Checkpoint(query.description.checkpoint)
     last_ms = 0
-    figures = Figures(elapsed_ms=lambda: last_ms)
+    figures = ManifestFigures(elapsed_ms=lambda: last_ms)
     for epoch in range(1, checkpoint.last_epoch() + 1):
         manifest = checkpoint.read_manifest(epoch, query.description.query_id)
         assert manifest is not None

@@ -19,7 +19,7 @@ from penstock.config import StreamsConfig
 from penstock.errors import LockError, StreamsError
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint
 from penstock.host.spark.checkpoints.lock import CheckpointLock
-from penstock.host.spark.driver import spark_host
+from penstock.host.spark.driver import query_starter
 from penstock.host.spark.driver.running_query import RunningQuery, start_query
 from penstock.host.spark.driver.spark_host import SparkHost
 from penstock.host.spark.planner.epoch_planner import PAUSE_FILE, PAUSED_FILE
@@ -146,7 +146,7 @@ def test_a_start_is_tried_again_where_a_process_was_not_up_in_time(
             raise errors.pop()
         return start_query(*given, **named)
 
-    monkeypatch.setattr(spark_host, "start_query", started)
+    monkeypatch.setattr(query_starter, "start_query", started)
     source, target = topics
     with listened(spark_runner.host(word_count(source, target), spark_runner.config(application, QUICK))) as listening:
         spark_runner.write(source, lines(["a"]))
@@ -167,7 +167,7 @@ def test_a_start_says_when_the_jvm_has_ended(
     def started(*given: Any, **named: Any) -> RunningQuery:
         raise Py4JNetworkError("Answer from Java side is empty")
 
-    monkeypatch.setattr(spark_host, "start_query", started)
+    monkeypatch.setattr(query_starter, "start_query", started)
     with pytest.raises(StreamsError, match=f"JVM of Spark in which {application} ran has ended"):
         spark_runner.host(word_count(*topics), spark_runner.config(application)).start(Listening())
 
@@ -257,7 +257,7 @@ def test_a_run_to_the_end_that_was_paused_still_reaches_it(
     spark_runner.write(source, lines(["a", "a"]))
     host.pause()
     with listened(host) as listening:
-        wait_for(lambda: not host._query or not host._query.is_active)  # Spark has found nothing to do
+        wait_for(lambda: not host._current.query or not host._current.query.is_active)  # Spark has found nothing to do
         assert not listening.ended.is_set()
         host.resume()
         assert listening.ended.wait(TIMEOUT_SECONDS)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from penstock.host.spark.planner.quota import (
     FAN_OUT,
     UNKNOWN_RECORD_BYTES,
-    Limits,
+    QuotaLimits,
     first_quota,
     next_quota,
     positions_within,
@@ -96,12 +96,12 @@ def test_a_partition_without_a_known_end_stays() -> None:
     assert positions_within({a: 3, b: 4}, {b: 6}, {"a": 1.0, "b": 1.0}, 100) == {a: 3, b: 6}
 
 
-LIMITS = Limits(max_bytes=1_000_000, target_ms=1000)
+LIMITS = QuotaLimits(max_bytes=1_000_000, target_ms=1000)
 
 
 def test_the_first_epoch_of_a_topic_is_small() -> None:
     tp = TopicPartition("a", 0)
-    assert positions_within({tp: 0}, {tp: 10**9}, {}, first_quota(Limits(64 << 20, 2000)))[tp] <= 256
+    assert positions_within({tp: 0}, {tp: 10**9}, {}, first_quota(QuotaLimits(64 << 20, 2000)))[tp] <= 256
 
 
 def test_the_quota_grows_towards_the_target_at_most_by_doubling() -> None:
@@ -120,7 +120,7 @@ def test_an_epoch_with_little_to_read_does_not_change_the_quota() -> None:
 
 
 def test_an_epoch_that_multiplies_its_records_is_followed_by_smaller_ones() -> None:
-    limits = Limits(64 << 20, 2000)
+    limits = QuotaLimits(64 << 20, 2000)
     quota = limits.max_bytes
     sent = []
     for _ in range(6):
@@ -141,7 +141,7 @@ def test_an_epoch_that_multiplies_its_records_is_followed_by_smaller_ones() -> N
     st.integers(0, 10**11),
 )
 def test_the_quota_keeps_its_bounds(quota: int, read: int, duration: int, most: int, target: int, sent: int) -> None:
-    limits = Limits(most, target)
+    limits = QuotaLimits(most, target)
     quota = min(quota, most)
     found = next_quota(quota, read, duration, limits, sent)
     assert 1 <= found <= most

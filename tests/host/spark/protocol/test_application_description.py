@@ -166,7 +166,8 @@ def test_a_worker_loads_neither_the_dsl_nor_the_lowering(tmp_path: Path) -> None
         "penstock.dsl",
         "penstock.plan.lower",
         "penstock.streams",
-        "penstock_broker",
+        "penstock_broker.config",
+        "penstock_broker.server",
         "penstock.testing",
         "pandas",
     }

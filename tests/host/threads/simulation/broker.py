@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import ProducerFencedError, TaskMigratedError, UnstableOffsetCommitError
 from penstock.record import Headers, PartitionBatch, RecordBatch, TopicPartition
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.group import Group
 from tests.host.threads.simulation.world import World
 

@@ -9,13 +9,13 @@ import pytest
 
 from penstock.client.api import GroupIdentity, OffsetAndMetadata
 from penstock.errors import TaskMigratedError
+from penstock.host.threads.active_task import ActiveTask
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
-from penstock.host.threads.member import State, SyncAnswered
+from penstock.host.threads.member import MemberState, SyncAnswered
 from penstock.host.threads.output import ExactlyOnceOutput
 from penstock.host.threads.subscription import follow
-from penstock.host.threads.task_manager import ActiveTask
-from penstock.host.threads.vocabulary import Abort, Event, OutputAction, Prepare, Prepared, Ran
+from penstock.host.threads.vocabulary import Abort, CommitPrepared, Event, OutputAction, Prepare, Ran
 from penstock.host.threads.workers.messages import WorkerAction
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
@@ -124,7 +124,7 @@ def commit_without_the_task_of_a_dead_worker(patch: pytest.MonkeyPatch) -> None:
     def committing(processes: Any, action: WorkerAction, error: WorkerDiedError) -> bool:
         if not isinstance(action, Prepare):
             return undone(processes, action, error)
-        processes._answer(Prepared(action.task, (), {}))
+        processes._answer(CommitPrepared(action.task, (), {}))
         return True
 
     patch.setattr(WorkerProcesses, "_undone", committing)
@@ -145,7 +145,7 @@ def wait_for_a_lost_answer(patch: pytest.MonkeyPatch) -> None:
     due_ms, tick = ClassicMember.due_ms, ClassicMember._tick
 
     def waits(member: Any) -> bool:
-        return member.state in (State.JOINING, State.SYNCING)
+        return member.state in (MemberState.JOINING, MemberState.SYNCING)
 
     patch.setattr(ClassicMember, "due_ms", lambda member: None if waits(member) else due_ms(member))
     patch.setattr(ClassicMember, "_tick", lambda member, now: [] if waits(member) else tick(member, now))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from kio.schema.errors import ErrorCode
-
 from penstock.host.threads import member as m
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.world import World
 
 Reply = Callable[[m.Happening], None]

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar, cast
 
-from kio.schema.errors import ErrorCode
-
 from penstock.client.api import Admin, Consumer, GroupIdentity, OffsetAndMetadata
 from penstock.client.confluent.refusals import fail_on_refused
 from penstock.client.sockets.offsets import COUNTED_OUT
@@ -22,16 +20,17 @@ from penstock.host.deployment.layout import Layout
 from penstock.host.threads import member as m
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.assignor import VERSION
+from penstock.host.threads.changelog_reader import ChangelogReader, RestoreStoppedError
 from penstock.host.threads.classic_member import ClassicMember
 from penstock.host.threads.instance import Instance
 from penstock.host.threads.output import AtLeastOnceOutput, ExactlyOnceOutput, Output
 from penstock.host.threads.phases import Phase
 from penstock.host.threads.processing import TaskRunner
-from penstock.host.threads.restoring import RestoreStoppedError, StateOpener
+from penstock.host.threads.restoring import StateOpener
 from penstock.host.threads.settings import Settings
 from penstock.host.threads.standbys import Standbys, StatePositions
 from penstock.host.threads.subscription import Endpoint, Rules, Subscription, encode_subscription
-from penstock.host.threads.task_manager import Limits, WorkerOf
+from penstock.host.threads.task_manager import BufferLimits, WorkerOf
 from penstock.host.threads.time_rounds import aligned_partitions
 from penstock.host.threads.workers.worker_process import WorkerDiedError
 from penstock.host.threads.workers.worker_processes import WorkerProcesses
@@ -39,6 +38,7 @@ from penstock.plan.subtopology import TaskId
 from penstock.record import TopicPartition
 from penstock.state.api import Base
 from penstock.state.memory import MemoryBase
+from penstock_broker.wire.error_codes import ErrorCode
 from tests.host.threads.simulation.broker import Broker
 from tests.host.threads.simulation.clients import (
     LOT,
@@ -125,7 +125,7 @@ class Process:
         requests = Requests(world, broker, self)
         self.consumer = SimulatedConsumer(world, broker)
         self._admin = SimulatedAdmin(requests)
-        limits = Limits(20, 1 << 20)
+        limits = BufferLimits(20, 1 << 20)
         settings = Settings(setting.commit_interval_ms, limits, setting.exactly_once)
         self.deaths = Deaths(world)
         self.workers: list[SimulatedWorker] = []
@@ -138,9 +138,8 @@ class Process:
         self._standbys = Standbys(layout, admin, make_consumer, disk.open)
         self._is_advancing = False
         self.state = StatePositions(layout, self._standbys, lambda: admin, disk.bases.__contains__)
-        self._opener = StateOpener(
-            layout, admin, fetcher, disk.open, self, is_stopped=is_closing, standbys=self._standbys
-        )
+        reader = ChangelogReader(admin, fetcher, is_stopped=is_closing)
+        self._opener = StateOpener(layout, admin, reader, disk.open, self, self._standbys)
         self._purge = RecordPurge(_PURGE_MS, self.milliseconds)
         instance = disk.process_id if setting.is_static else ""
         self.membership = SimulatedMembership(self, layout, setting.standbys, instance)
@@ -298,7 +297,7 @@ class Process:
         if not self._is_polling and not self._events:
             due = self.instance.next_due_ms()
             if due is not None and due <= self.world.now:
-                self.post(v.Tick())
+                self.post(v.TimePassed())
 
     def _poll(self) -> None:
         try:
@@ -326,7 +325,7 @@ class Process:
 
     def _do(self, action: v.Action) -> None:
         match action:
-            case v.Start() | v.Run() | v.Prepare() | v.Apply() | v.Close():
+            case v.Start() | v.RunTask() | v.Prepare() | v.Apply() | v.Close():
                 self._tasks(action)
             case v.Restore() | v.Purge() | v.StandBy() | v.StandDown() | v.ResetPosition() | v.FindUnread():
                 self._restores.put(action)

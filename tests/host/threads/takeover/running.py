@@ -19,7 +19,7 @@ from penstock.client.confluent import ConfluentAdmin, ConfluentFetcher, Confluen
 from penstock.client.sockets.cluster import Cluster
 from penstock.client.sockets.offsets import committed_offsets
 from penstock.config import StreamsConfig
-from penstock.host.threads.driver import ThreadsHost
+from penstock.host.threads.host import ThreadsHost
 from penstock.plan.topology import built_topology
 from penstock.record import TopicPartition
 from penstock.state.changelog_format import ChangelogRecord

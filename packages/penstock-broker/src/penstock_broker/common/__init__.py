@@ -1,4 +1,4 @@
-"""What the broker and the library both need of Python and the operating system: clocks, durations, private files.
+"""Utilities around Python and the operating system for broker and library: clocks, durations, private files.
 
-Not here: anything that knows Kafka.
+Not here: anything specific to Kafka.
 """

@@ -1,6 +1,8 @@
-"""Clocks: `SystemClock` is the only caller of `time.time`; tests and the task use `MockClock`. Intervals
-and time-outs within one process are measured by `elapsed_milliseconds` or `time.monotonic`, which no leap of the wall
-clock changes."""
+"""Clocks for wall-clock time and for intervals.
+
+`SystemClock` is the only caller of `time.time`; tests and the task use `MockClock`. Intervals and time-outs within one
+process are measured by `elapsed_milliseconds` or `time.monotonic`, which are immune to jumps of the wall clock.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from typing import NamedTuple, Protocol
 
 
 def elapsed_milliseconds() -> int:
-    """Return the time in ms since a moment that is the same for a process: for intervals."""
+    """Return the time in ms since a fixed moment of this process, for intervals."""
     return time.perf_counter_ns() // 1_000_000
 
 
 class Clock(Protocol):
-    """Tells the wall-clock time (Kafka class: Time)."""
+    """A source of wall-clock time (Kafka class: Time)."""
 
     def milliseconds(self) -> int:
         """Return the time in ms since the epoch."""
@@ -29,12 +31,12 @@ class SystemClock:
         return int(time.time() * 1000)
 
     def nanoseconds(self) -> int:
-        """Return the time in ns since a moment that is the same for a process: for durations."""
+        """Return the time in ns since a fixed moment of this process, for durations."""
         return time.perf_counter_ns()
 
 
 class ElapsedClock:
-    """Counts from a moment that is the same for a process; no leap of the wall clock moves it."""
+    """A clock since a fixed moment of this process, immune to wall-clock jumps."""
 
     def milliseconds(self) -> int:
         """Return the time in ms since that moment."""
@@ -42,22 +44,25 @@ class ElapsedClock:
 
 
 class Clocks(NamedTuple):
-    """The clocks of a host: `wall` for what users see, `elapsed` for intervals and time-outs."""
+    """The clocks of a host: `wall` for users, `elapsed` for intervals and time-outs."""
 
     wall: Clock
     elapsed: Clock
 
     @staticmethod
     def of(clock: Clock | None) -> Clocks:
-        """Return `clock` as both, for who moves it by hand; None for those of the machine."""
+        """Return `clock` as both clocks, or the machine's clocks if it is None."""
         return Clocks(clock or SystemClock(), clock or ElapsedClock())
 
 
 class MockClock:
-    """A clock that moves only by calls (Kafka class: MockTime)."""
+    """A clock that moves only by calls (Kafka class: MockTime).
+
+    Args:
+        milliseconds: the start time in ms since the epoch.
+    """
 
     def __init__(self, milliseconds: int = 0) -> None:
-        """Start at `milliseconds` (ms since the epoch)."""
         self._milliseconds = milliseconds
 
     def milliseconds(self) -> int:

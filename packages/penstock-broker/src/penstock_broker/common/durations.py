@@ -1,5 +1,8 @@
-"""How users write times: a length as whole milliseconds, or as a datetime.timedelta where Java has a Duration; a point
-in time as whole milliseconds since the epoch."""
+"""Conversion of users' durations and timestamps to milliseconds.
+
+A duration is a whole number of milliseconds, or a datetime.timedelta where Java has a Duration; a timestamp is a whole
+number of milliseconds since the epoch.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,19 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 Duration: TypeAlias = int | timedelta
-"""A length of time: milliseconds, or a timedelta, truncated to milliseconds."""
+"""A duration: milliseconds, or a timedelta, truncated to milliseconds."""
 
 _MILLISECOND = timedelta(milliseconds=1)
 
 LATEST_MS = 2**63 - 1
-"""The largest time that Kafka has."""
+"""The largest timestamp in Kafka."""
 
 
 def milliseconds(duration: Duration, name: str) -> int:
-    """Return `duration` in ms; raises TypeError, which calls it `name`, unless it is an int or a timedelta."""
+    """Return `duration` in ms.
+
+    Raises TypeError, with `name` in its message, unless it is an int or a timedelta.
+    """
     if isinstance(duration, timedelta):
         return duration // _MILLISECOND
     if type(duration) is not int and not _is_whole(duration):
@@ -30,9 +36,9 @@ def milliseconds(duration: Duration, name: str) -> int:
 
 
 def timestamp_ms(time: Any, name: str) -> int:
-    """Return a point in time as an int of 64 bits, for which numpy's whole numbers do too.
+    """Return a timestamp as a 64-bit int; integers of numpy are accepted too.
 
-    Raises TypeError, which calls it `name`, for any other type, such as the float seconds of time.time(), and
+    Raises TypeError, with `name` in its message, for any other type, such as the float seconds of time.time(), and
     ValueError for more than 64 bits.
     """
     if time.__class__ is int and -LATEST_MS - 1 <= time <= LATEST_MS:

@@ -1,4 +1,4 @@
-"""What an object does in a process that is forked: it leaves threads and processes to the parent, which has them."""
+"""Detaching objects from their parent's threads and processes in a forked process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from weakref import WeakSet
 
 
 class OfOneProcess(Protocol):
-    """Has threads or processes, which a forked process does not have."""
+    """An object with threads or processes, which do not exist in a forked process."""
 
     def _leave_to_the_parent(self) -> None:
-        """Be ended in this process, which was forked, and change nothing in its parent."""
+        """Shut down in this forked process without affecting the parent."""
         ...
 
 
@@ -19,7 +19,7 @@ _objects: Final[WeakSet[OfOneProcess]] = WeakSet()
 
 
 def stay_in_this_process(each: OfOneProcess) -> None:
-    """Let `each` leave what it has to this process in all processes that are forked from now on."""
+    """Detach `each` from its threads and processes in every process forked from now on."""
     _objects.add(each)
 
 

@@ -1,8 +1,8 @@
-"""Limits the rate of log lines that would come once per record, or once per attempt to connect.
+"""Rate limits for log lines that would otherwise appear once per record or connection attempt.
 
-The first line of a kind appears immediately. Those that follow it within the interval are counted; when it is over, the
-last of them appears, with their number. So 200,000 records that cannot be read make a few lines, and the last has the
-topic, partition and offset of the last record.
+The first line of a kind appears immediately. Further lines within the interval are counted; when it ends, the last of
+them appears with their number. So 200,000 unreadable records make a few lines, and the last line has the topic,
+partition and offset of the last record.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import threading
 from collections.abc import Callable, Hashable
 
 INTERVAL_SECONDS = 60.0
-"""Between two lines of a kind."""
+"""Seconds between two lines of a kind."""
 
 _MOST_KINDS = 100
-"""Kinds of lines that one logger tells apart; all further ones count as one."""
+"""Kinds of lines that one logger distinguishes; all others count as one kind."""
 
 
 class _Kind:
-    """The lines of a kind within one interval: how many were left out, and the last of them."""
+    """The suppressed lines of a kind within one interval: their number and the last one."""
 
     def __init__(self) -> None:
         self.left_out = 0
@@ -30,7 +30,14 @@ class _Kind:
 
 
 class RateLimit(logging.Filter):
-    """A filter that lets lines of a kind pass once an interval; see the module."""
+    """A filter that passes one line of each kind per interval.
+
+    Args:
+        log: the logger.
+        interval_seconds: time between two lines of a kind.
+        up_to: lines of a higher level always appear.
+        kind: the key that distinguishes kinds of lines; by default the message before its arguments are merged.
+    """
 
     def __init__(
         self,
@@ -39,7 +46,6 @@ class RateLimit(logging.Filter):
         up_to: int = logging.WARNING,
         kind: Callable[[logging.LogRecord], Hashable] = lambda line: line.msg,
     ) -> None:
-        """Limit nothing yet; see `limit_rate` for the arguments."""
         super().__init__()
         self._log = log
         self._interval = interval_seconds
@@ -48,14 +54,19 @@ class RateLimit(logging.Filter):
         self.begin()
 
     def begin(self) -> None:
-        """Begin as if nothing had been logged; in a process that was forked, too, where the timer does not run."""
+        """Reset all state.
+
+        Also used in a forked process, where the timer does not run.
+        """
         self._lock = threading.Lock()
         self._kinds: dict[Hashable, _Kind] = {}
         self._timer: threading.Timer | None = None
 
     def forget(self) -> None:
-        """End the timer and begin again: for another test, or at exit, where the log may be closed before the interval
-        is over."""
+        """Cancel the timer and reset all state.
+
+        For the next test, or at exit, when the log may be closed before the interval ends.
+        """
         if self._timer is not None:
             self._timer.cancel()
         self.begin()
@@ -81,7 +92,7 @@ class RateLimit(logging.Filter):
             return found is None
 
     def _tell(self) -> None:
-        """Tell what was left out in the interval that is over, and begin the next one."""
+        """Log the suppressed lines of the past interval and begin the next one."""
         with self._lock:
             over, self._kinds = self._kinds, {}
             self._timer = None
@@ -105,13 +116,13 @@ def limit_rate(
     up_to: int = logging.WARNING,
     kind: Callable[[logging.LogRecord], Hashable] = lambda line: line.msg,
 ) -> logging.Logger:
-    """Return `log`, whose lines appear once an interval from now on.
+    """Limit each kind of line in `log` to one per interval, and return `log`.
 
     Args:
         log: the logger.
-        interval_seconds: between two lines of a kind.
+        interval_seconds: time between two lines of a kind.
         up_to: lines of a higher level always appear.
-        kind: what tells the kinds of lines apart; their text before its arguments are put in.
+        kind: the key that distinguishes kinds of lines; by default the message before its arguments are merged.
     """
     limit = RateLimit(log, interval_seconds, up_to, kind)
     log.addFilter(limit)
@@ -126,7 +137,10 @@ def forget_lines() -> None:
 
 
 def _begin_in_child() -> None:
-    """Begin again without the timers: they do not survive, and their locks may be held."""
+    """Reset the limits in a forked process.
+
+    Their timers do not survive a fork, and their locks may be held.
+    """
     for limit in _limits:
         limit.begin()
 

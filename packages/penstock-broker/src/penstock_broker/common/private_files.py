@@ -1,8 +1,8 @@
-"""Directories and files that belong to this user alone.
+"""Directories and files that only this user can access.
 
-What others could write to, they could change or replace by links; what they could read may hold passwords. So each
-directory that Penstock makes on a local disk has the mode 0700 and each file 0600, and what is there already must be
-this user's: in a directory that all share, such as that of temporary files, anybody may have been first.
+Files that other users can write could be changed or replaced by links; files that they can read may hold passwords. So
+every directory that Penstock creates on a local disk has mode 0700 and every file 0600, and existing ones must belong
+to this user: in a shared directory, such as that of temporary files, another user may have created them first.
 """
 
 from __future__ import annotations
@@ -18,17 +18,20 @@ FILE_MODE = 0o600
 
 
 class UnsafePathError(Exception):
-    """A directory or file is not this user's alone, or cannot be used; the message says what to do."""
+    """A path is not private to this user or cannot be used.
+
+    The message says how to fix it.
+    """
 
 
 def private_directory(path: Path) -> Path:
-    """Make a directory and those above it that are missing, for this user alone, and return it.
+    """Create a private directory with its missing parents, and return it.
 
-    An existing one is used if it belongs to this user, and from then on nobody else may enter it. One of root's is used
-    unchanged, unless everybody may write to it: a volume of a container, for example.
+    An existing directory is used if it belongs to this user, and becomes private. A directory of root is used unchanged
+    unless it is world-writable: a volume of a container, for example.
 
     Raises:
-        UnsafePathError: it is a link, a file or another user's; or it cannot be made.
+        UnsafePathError: it is a link, a file or another user's; or it cannot be created.
     """
     try:
         missing = list(takewhile(lambda each: not os.path.lexists(each), (path, *path.parents)))
@@ -58,11 +61,13 @@ def private_directory(path: Path) -> Path:
 
 
 def open_private(path: Path, mode: str) -> IO[bytes]:
-    """Open a file of this user, or make one that nobody else may read; mode: as that of `open`, with b.
+    """Open a file of this user, or create a private one.
+
+    `mode` is that of `open`, with b.
 
     Raises:
         UnsafePathError: it is a link, or another user's.
-        OSError: what `open` raises.
+        OSError: as raised by `open`.
     """
     return open(path, mode, opener=_opened)
 

@@ -1,4 +1,4 @@
-"""The assignment of a consumer group's member: its partitions, in memory and in messages."""
+"""The assignment of a consumer group member: its partitions, in memory and in messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from penstock_broker.wire.codec import Message
 
 PartitionId = tuple[uuid.UUID, int]
-"""Id of a topic and number of a partition."""
+"""Topic id and partition number."""
 
 Assignment = frozenset[PartitionId]
 """The partitions of one member."""
@@ -18,12 +18,12 @@ NO_PARTITIONS: Final[Assignment] = frozenset()
 
 
 def as_assignment(topics: Iterable[Message]) -> Assignment:
-    """Return the partitions that a message lists by topic id."""
+    """Return the partitions in a message, which lists them by topic id."""
     return frozenset((topic["topic_id"], number) for topic in topics for number in topic["partitions"])
 
 
 def as_messages(assignment: Assignment) -> list[Message]:
-    """Return partitions as messages list them, by topic id."""
+    """Return partitions as a list of messages, by topic id."""
     numbers: dict[uuid.UUID, list[int]] = {}
     for topic_id, number in sorted(assignment):
         numbers.setdefault(topic_id, []).append(number)

@@ -1,7 +1,7 @@
-"""The assignors of consumer groups: who of the members gets which partitions (KIP-848).
+"""The assignors of consumer groups, which distribute partitions among members (KIP-848).
 
-Contains `uniform` and `range`. Rules: every partition of a topic that someone reads is given to one member that reads
-it. The result depends only on the arguments.
+Contains `uniform` and `range`. Rules: every partition of a subscribed topic is assigned to exactly one subscriber. The
+result depends only on the arguments.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from penstock_broker.groups.assignment import Assignment, PartitionId
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor sees it.
+    """A member as seen by an assignor.
 
     Args:
-        topics: ids of the topics that it reads.
+        topics: ids of the topics that it subscribes to.
         instance_id: name of a static member; None for others.
         current: the partitions of its previous target.
     """
@@ -29,11 +29,11 @@ class Subscriber(NamedTuple):
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], dict[str, Assignment]]
-"""Returns the assignment by member id, from the members and the number of partitions of each topic."""
+"""Computes the assignment by member id from the members and the partition counts of topics."""
 
 
 def assign_uniform(members: Mapping[str, Subscriber], partitions: Mapping[uuid.UUID, int]) -> dict[str, Assignment]:
-    """Give members as equal numbers of partitions as their topics allow, and move as few as possible for that.
+    """Assign partitions as evenly as the subscriptions allow, moving as few as possible.
 
     Args:
         members: by member id.
@@ -65,7 +65,10 @@ def assign_uniform(members: Mapping[str, Subscriber], partitions: Mapping[uuid.U
 
 
 def _shared(wanted: Sequence[PartitionId], given: Mapping[str, set[PartitionId]]) -> dict[str, Assignment]:
-    """Share partitions among members that all read them; those that have more get what cannot be divided."""
+    """Distribute partitions among members with the same topics.
+
+    Members with more partitions get the remainder of the division.
+    """
     quota, left_over = divmod(len(wanted), len(given))
     most_first = sorted(given, key=lambda member_id: -len(given[member_id]))
     quotas = {member_id: quota + (rank < left_over) for rank, member_id in enumerate(most_first)}
@@ -79,7 +82,7 @@ def _shared(wanted: Sequence[PartitionId], given: Mapping[str, set[PartitionId]]
 
 
 def _balance(given: dict[str, set[PartitionId]], readers: Mapping[uuid.UUID, list[str]]) -> None:
-    """Move partitions to members that have two fewer, until there are none."""
+    """Move partitions to members with at least two fewer, until no such move is left."""
     is_moving = True
     while is_moving:
         is_moving = False
@@ -94,7 +97,9 @@ def _balance(given: dict[str, set[PartitionId]], readers: Mapping[uuid.UUID, lis
 
 
 def assign_range(members: Mapping[str, Subscriber], partitions: Mapping[uuid.UUID, int]) -> dict[str, Assignment]:
-    """Give each member a range of each topic; members with the same topics get the same numbers of all of them.
+    """Assign each member a range of each topic.
+
+    Members with the same topics get the same partition numbers of all of them.
 
     Args:
         members: by member id; static members are ordered by their names, so they keep their ranges.
@@ -113,4 +118,4 @@ def assign_range(members: Mapping[str, Subscriber], partitions: Mapping[uuid.UUI
 
 
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}
-"""The assignors by name; the first one is the default."""
+"""The assignors by name; the first is the default."""

@@ -1,4 +1,4 @@
-"""What all groups share: where they are kept, their limits and the time."""
+"""The common environment of all groups: their storage, limits and time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from penstock_broker.topics import TopicRegistry
 from penstock_broker.wire.codec import Message
 
 Answer = Callable[[Message], None]
-"""Gives the response to a request that waits."""
+"""Gives the response to a pending request."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupContext:
-    """The surroundings of a group.
+    """The environment of a group.
 
     Args:
         config: the broker's settings.
         topics: the broker's topics.
-        log: where groups are kept.
-        timers: what is due after a time.
+        log: storage of the groups.
+        timers: delayed actions.
         clock: the time of changes.
     """
 

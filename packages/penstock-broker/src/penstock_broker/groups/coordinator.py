@@ -1,9 +1,9 @@
-"""The coordinator: all groups of the broker, which of them a request is for, and what becomes of their offsets.
+"""The coordinator of all groups: routing of requests to groups, and expiry of offsets.
 
-Not here: what a request means within a group (classic, consumer) and how offsets are kept (offsets.py).
+Not here: the semantics of requests within a group (classic, consumer) and the storage of offsets (offsets.py).
 
-Rule: a group without members changes its type with the next member; one with members keeps it, as in Kafka with
-`group.consumer.migration.policy=disabled`.
+Rule: the next member of a group without members determines its type; a group with members keeps its type, as in Kafka
+with `group.consumer.migration.policy=disabled`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, TypeVar
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.common.clock import Clock
 from penstock_broker.config import BrokerConfig
@@ -23,13 +21,14 @@ from penstock_broker.groups.consumer.group import FIRST_COMMIT_WITH_EPOCHS, Cons
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
-from penstock_broker.groups.group_log import GroupLog, StoredRecord
+from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord
 from penstock_broker.groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.groups.timers import Timers
 from penstock_broker.metadata_store import MetadataStore
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _EXPIRY: Final = "expiry of offsets"
 _GROUPS_IN_A_STEP: Final = 20
@@ -45,7 +44,7 @@ class GroupCoordinator:
     Args:
         config: the broker's settings.
         topics: its topics.
-        timers: what is due after a time.
+        timers: delayed actions.
         clock: the time of commits.
 
     Attributes:
@@ -53,7 +52,7 @@ class GroupCoordinator:
         clock: the time of commits.
 
     Raises:
-        BrokerError: what is kept of the groups cannot be read.
+        BrokerError: the stored groups cannot be read.
     """
 
     def __init__(self, config: BrokerConfig, topics: TopicRegistry, timers: Timers, clock: Clock) -> None:
@@ -67,7 +66,7 @@ class GroupCoordinator:
 
     def _load(self) -> None:
         stored = self._context.log.read()
-        by_kind: dict[RecordKind, list[StoredRecord]] = {kind: [] for kind in RecordKind}
+        by_kind: dict[RecordKind, list[StoredGroupRecord]] = {kind: [] for kind in RecordKind}
         for each in stored.records:
             by_kind[each.record.kind].append(each)
         self.offsets.load(by_kind[RecordKind.OFFSET_COMMIT], stored.pending)
@@ -87,10 +86,10 @@ class GroupCoordinator:
             self._groups.setdefault(group_id, ClassicGroup(group_id, self._context))
 
     def take_over(self, store: MetadataStore) -> None:
-        """Take the committed offsets of a data directory that an older version wrote.
+        """Migrate the committed offsets from the data directory of an older version.
 
         Raises:
-            BrokerError: they cannot be written; a repeated start takes them.
+            BrokerError: they cannot be written; the next start tries again.
         """
         groups: dict[str, dict[TopicPartition, CommittedOffset]] = {}
         for old in store.old_offsets():
@@ -105,17 +104,17 @@ class GroupCoordinator:
             raise BrokerError(f"cannot move committed offsets to {OFFSETS_TOPIC}: {error}") from error
 
     def _drop_offsets_of_lost_topics(self) -> None:
-        # A crash may have come between the deletion of a topic and that of its offsets.
+        # A crash may have happened between the deletion of a topic and of its offsets.
         existing = {topic.name for topic in self._context.topics.all()}
         for topic in self.offsets.topics() - existing:
             self.on_topic_deleted(topic)
 
     def on_topic_deleted(self, topic: str) -> None:
-        """Remove what groups have of a topic that is gone."""
+        """Remove the offsets of all groups for a deleted topic."""
         try:
             self.offsets.delete_topic(topic)
         except ApiError as error:
-            # The topic is gone already; the next start removes them.
+            # The topic is already deleted; the next start removes them.
             _log.error("the offsets for the deleted topic %r are left: %s", topic, error)
 
     def _group(self, group_id: str) -> Group:
@@ -125,11 +124,13 @@ class GroupCoordinator:
         return group
 
     def _entered(self, group_id: str, group_type: type[_AnyGroup]) -> _AnyGroup:
-        """Return the group of a type that a client enters, in place of one of the other type without members.
+        """Return the group of the given type, creating it if necessary.
+
+        It may replace a group of the other type without members.
 
         Raises:
-            ApiError: INCONSISTENT_GROUP_PROTOCOL where that one has members, POLICY_VIOLATION if there are too many
-                groups, COORDINATOR_NOT_AVAILABLE.
+            ApiError: INCONSISTENT_GROUP_PROTOCOL if the group of the other type has members, POLICY_VIOLATION if there
+                are too many groups, COORDINATOR_NOT_AVAILABLE.
         """
         group = self._groups.get(group_id)
         if isinstance(group, group_type):
@@ -150,11 +151,11 @@ class GroupCoordinator:
     # Members of classic groups
 
     def join(self, group_id: str, request: JoinRequest, answer: Answer) -> None:
-        """Let a client join a group; the answer may come later.
+        """Handle a client's request to join a group; the answer may come later.
 
         Raises:
-            ApiError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, POLICY_VIOLATION if there are too many groups, and
-                what ClassicGroup.join raises.
+            ApiError: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, POLICY_VIOLATION if there are too many groups, and the
+                errors of ClassicGroup.join.
         """
         _check_group_id(group_id)
         config = self._context.config
@@ -175,7 +176,7 @@ class GroupCoordinator:
             del self._groups[group.group_id]
 
     def leave(self, group_id: str, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Remove members, given by member id and instance id, and return a code for each.
+        """Remove members by member id and instance id, and return their error codes.
 
         Raises:
             ApiError: INVALID_GROUP_ID.
@@ -206,8 +207,8 @@ class GroupCoordinator:
         """Handle the heartbeat of a member of a consumer group, and return the response.
 
         Raises:
-            ApiError: GROUP_ID_NOT_FOUND if the group is missing or a classic one with members, POLICY_VIOLATION
-                if there are too many groups, and what ConsumerGroup.heartbeat raises.
+            ApiError: GROUP_ID_NOT_FOUND if the group is missing or a classic one with members, POLICY_VIOLATION if
+                there are too many groups, and the errors of ConsumerGroup.heartbeat.
         """
         group = self._groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
@@ -230,13 +231,13 @@ class GroupCoordinator:
         generation: int,
         partitions: Iterable[TopicPartition] = (),
     ) -> None:
-        """Check that a transaction's offsets come from a present member, or from a client without a membership.
+        """Check that a current member or a non-member sent a transaction's offsets.
 
         Args:
             group: the group.
-            member_id: the member; empty if the client says none.
-            group_instance_id: the static member; None if the client says none.
-            generation: the member's generation or epoch; negative if the client says none.
+            member_id: the member; empty if not given.
+            group_instance_id: the static member; None if not given.
+            generation: the member's generation or epoch; negative if not given.
             partitions: the partitions of the offsets, which exist.
 
         Raises:
@@ -246,7 +247,7 @@ class GroupCoordinator:
         _check_group_id(group)
         identity = MemberIdentity(member_id, group_instance_id, generation)
         found = self._group_for_commit(group, generation, ErrorCode.illegal_generation)
-        # Older clients do not say who they are.
+        # Older clients do not identify themselves.
         if identity.is_given and not found.is_open_to(identity):
             found.check_transactional_commit(identity, partitions)
 
@@ -259,20 +260,20 @@ class GroupCoordinator:
         version: int,
         partitions: Iterable[TopicPartition] = (),
     ) -> None:
-        """Check that a member, or a client without a membership, may commit offsets of a group now.
+        """Check that a member or a non-member may commit offsets of a group now.
 
         Args:
             group: the group.
-            member_id: the member; empty if the client says none.
-            group_instance_id: the static member; None if the client says none.
-            generation: the member's generation or epoch; negative if the client says none.
+            member_id: the member; empty if not given.
+            group_instance_id: the static member; None if not given.
+            generation: the member's generation or epoch; negative if not given.
             version: the version of OffsetCommit.
             partitions: the partitions of the offsets, which exist.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH,
-                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION in older versions), or POLICY_VIOLATION
-                if there are too many groups.
+                REBALANCE_IN_PROGRESS, GROUP_ID_NOT_FOUND (ILLEGAL_GENERATION in older versions), or POLICY_VIOLATION if
+                there are too many groups.
         """
         identity = MemberIdentity(member_id, group_instance_id, generation)
         knows_missing = version >= FIRST_COMMIT_WITH_EPOCHS
@@ -290,12 +291,12 @@ class GroupCoordinator:
         return self._entered(group_id, ClassicGroup)
 
     def check_fetch(self, group: str, member_id: str | None, member_epoch: int) -> None:
-        """Check that a client may read the offsets of a group.
+        """Check that a client may fetch the offsets of a group.
 
         Args:
             group: the group.
-            member_id: the member of a consumer group (KIP-848); None if the client says none.
-            member_epoch: its epoch; negative if the client says none.
+            member_id: the member of a consumer group (KIP-848); None if not given.
+            member_epoch: its epoch; negative if not given.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
@@ -309,7 +310,7 @@ class GroupCoordinator:
 
         Args:
             group_id: the group.
-            partitions: numbers of partitions by topic.
+            partitions: partition numbers by topic.
 
         Raises:
             ApiError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP or COORDINATOR_NOT_AVAILABLE.
@@ -323,7 +324,7 @@ class GroupCoordinator:
         return {each: ErrorCode.group_subscribed_to_topic if each[0] in used else ErrorCode.none for each in wanted}
 
     def expire_offsets(self) -> None:
-        """Remove the offsets that have outlived their use by the retention time, and the groups that have nothing left.
+        """Remove offsets past their retention time, and unused groups without further offsets.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; some are left.
@@ -357,7 +358,7 @@ class GroupCoordinator:
         self._context.timers.schedule(_EXPIRY, interval_ms, lambda: self._expire_step_by_step(self.groups()))
 
     def _expire_step_by_step(self, groups: list[Group]) -> None:
-        """Expire offsets of some groups; others are served before the next ones."""
+        """Expire the offsets of some groups; other requests are handled before the next ones."""
         try:
             for group in groups[:_GROUPS_IN_A_STEP]:
                 if self._groups.get(group.group_id) is group:
@@ -377,7 +378,7 @@ class GroupCoordinator:
         return list(self._groups.values())
 
     def describe(self, group_id: str) -> Message:
-        """Return a group as DescribeGroups shows it.
+        """Return a group in the form of DescribeGroups.
 
         Raises:
             ApiError: GROUP_ID_NOT_FOUND.
@@ -388,7 +389,7 @@ class GroupCoordinator:
         return group.description()
 
     def describe_consumers(self, group_id: str) -> Message:
-        """Return a group as ConsumerGroupDescribe shows it.
+        """Return a group in the form of ConsumerGroupDescribe.
 
         Raises:
             ApiError: INVALID_GROUP_ID or GROUP_ID_NOT_FOUND.
@@ -420,6 +421,6 @@ class GroupCoordinator:
 
 
 def _check_group_id(group_id: str) -> None:
-    # Kafka takes an empty one only where old clients sent it: for commits, and to show and delete what they left.
+    # Kafka accepts an empty id only for requests of old clients: to commit, and to describe and delete such groups.
     if not group_id:
         raise ApiError(ErrorCode.invalid_group_id)

@@ -1,4 +1,4 @@
-"""What both types of groups have in common: an identity, offsets, and an end."""
+"""The common interface of both types of groups: identity, offsets, and deletion."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from penstock_broker.groups.schemas import GroupRecord
 
 
 class MemberIdentity(NamedTuple):
-    """Who a client says it is.
+    """The membership that a client claims.
 
     Args:
-        member_id: empty if it is no member.
+        member_id: empty for a client that is not a member.
         instance_id: name of a static member; None for others.
-        generation: the generation that it knows, or the epoch of a consumer group; negative where it knows none.
+        generation: the last generation that it received, or the epoch of a consumer group; negative if it received
+            neither.
     """
 
     member_id: str
@@ -44,12 +45,12 @@ class Group(ABC):
     @property
     @abstractmethod
     def protocol_type(self) -> str | None:
-        """What the group is for, such as `consumer`; None if it never had members."""
+        """Purpose of the group, such as `consumer`; None if it never had members."""
 
     @property
     @abstractmethod
     def state(self) -> StrEnum:
-        """Its state, by the name that tools show."""
+        """Its state, with the name shown by tools."""
 
     @property
     @abstractmethod
@@ -58,19 +59,19 @@ class Group(ABC):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has neither members nor clients that are about to join."""
+        """Whether it has neither members nor pending joins."""
         return self.is_empty
 
     def is_open_to(self, identity: MemberIdentity) -> bool:
-        """Return whether a client may commit without a membership: the group has no members."""
+        """Return whether a non-member may commit, because the group has no members."""
         return identity.generation < 0 and self.is_empty
 
     @abstractmethod
     def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a member may commit offsets; the coordinator has asked `is_open_to` before.
+        """Check that a member may commit offsets; the coordinator has checked `is_open_to`.
 
         Args:
-            identity: who it is.
+            identity: the claimed membership.
             version: the version of OffsetCommit.
             partitions: the partitions, which exist.
 
@@ -80,10 +81,12 @@ class Group(ABC):
 
     @abstractmethod
     def check_transactional_commit(self, identity: MemberIdentity, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a member may commit offsets in a transaction; the coordinator has asked `is_open_to` before.
+        """Check that a member may commit offsets in a transaction.
+
+        The coordinator has checked `is_open_to`.
 
         Args:
-            identity: who it is.
+            identity: the claimed membership.
             partitions: the partitions, which exist.
 
         Raises:
@@ -92,14 +95,14 @@ class Group(ABC):
 
     @abstractmethod
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that a client may read offsets.
+        """Check that a client may fetch offsets.
 
         Args:
-            member_id: None if it does not say.
-            member_epoch: negative where it does not say.
+            member_id: None if not given.
+            member_epoch: negative if not given.
 
         Raises:
-            ApiError: it claims to be a member, and is none.
+            ApiError: it claims to be a member, but is not.
         """
 
     @abstractmethod
@@ -107,21 +110,24 @@ class Group(ABC):
         """Check that offsets of topics without a subscription may be removed.
 
         Raises:
-            ApiError: NON_EMPTY_GROUP, because the broker cannot tell which topics the members use.
+            ApiError: NON_EMPTY_GROUP, because the broker does not know the topics of the members.
         """
 
     @abstractmethod
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members read a topic, as far as the broker can tell."""
+        """Return whether members subscribe to a topic, as far as the broker knows."""
 
     @abstractmethod
     def retained_from(self, offset: CommittedOffset) -> int | None:
-        """Return from when on the retention time of an offset counts, in ms since the epoch; None if it does not."""
+        """Return the start of an offset's retention time.
+
+        It is in ms since the epoch; None if the offset is retained for now.
+        """
 
     @abstractmethod
     def removals(self) -> list[GroupRecord]:
-        """Return the records that remove the group; a group that only has offsets has none of its own."""
+        """Return the records that remove the group; empty for a group with offsets only."""
 
     @abstractmethod
     def close(self) -> None:
-        """Drop what is due, because the group is deleted."""
+        """Cancel timers and pending requests, because the group is deleted."""

@@ -1,7 +1,7 @@
-"""The topic `__consumer_offsets`: writing the records of groups, and reading the state that they leave.
+"""The topic `__consumer_offsets`: writing the records of groups, and restoring their state.
 
-Rules: the records of one change are one batch, so a crash leaves all or none of them. The topic is created by the first
-write, as in Kafka. Only the last record of a key counts, so the topic is compacted.
+Rules: the records of one change form one batch, so a crash leaves all of them or no record. The topic is created by the
+first write, as in Kafka. Only the last record of a key counts, so the topic is compacted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
-
-from kio.schema.errors import ErrorCode
 
 from penstock_broker.batch import NO_PRODUCER_ID, BatchHeader
 from penstock_broker.common.clock import Clock
@@ -24,32 +22,36 @@ from penstock_broker.records import (
     read_records,
 )
 from penstock_broker.topics import OFFSETS_TOPIC, TopicRegistry
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import MalformedMessageError
 
 _log = logging.getLogger(__name__)
 
 
-class StoredRecord(NamedTuple):
-    """A record that no later one replaces, and its offset in the topic."""
+class StoredGroupRecord(NamedTuple):
+    """The latest record of its key, and its offset in the topic."""
 
     offset: int
     record: GroupRecord
 
 
 class StoredGroups(NamedTuple):
-    """What the topic says.
+    """The contents of the topic.
 
     Args:
         records: the last record of each key, in the order of the topic.
         pending: records of transactions that have not ended, by producer id.
     """
 
-    records: list[StoredRecord]
-    pending: Mapping[int, list[StoredRecord]]
+    records: list[StoredGroupRecord]
+    pending: Mapping[int, list[StoredGroupRecord]]
 
 
 class _State:
-    """The last values by key, while the topic is read. Few keys are decoded, however many records there are."""
+    """The last values by key, while the topic is read.
+
+    Only these are decoded, regardless of the number of records.
+    """
 
     def __init__(self) -> None:
         self.values: dict[bytes, tuple[int, bytes]] = {}
@@ -76,7 +78,7 @@ class _State:
 
     def _commit(self, ended: Mapping[bytes, tuple[int, bytes]]) -> None:
         for key, (offset, value) in ended.items():
-            # A commit outside of the transaction that came later stands.
+            # A later commit outside of the transaction takes precedence.
             if key not in self.values or self.values[key][0] < offset:
                 self.values[key] = (offset, value)
 
@@ -86,7 +88,7 @@ class GroupLog:
 
     Args:
         topics: the topics of the broker.
-        clock: gives the records their timestamps.
+        clock: the source of the records' timestamps.
     """
 
     def __init__(self, topics: TopicRegistry, clock: Clock) -> None:
@@ -94,7 +96,7 @@ class GroupLog:
         self._clock = clock
 
     def append(self, records: Sequence[GroupRecord]) -> int:
-        """Write records, all or none.
+        """Write records atomically.
 
         Returns:
             The offset of the first one.
@@ -105,7 +107,7 @@ class GroupLog:
         return self._append(encode_records(self._encoded(records)))
 
     def append_in_transaction(self, records: Sequence[GroupRecord], producer_id: int, producer_epoch: int) -> int:
-        """Write records that count when the producer's transaction is committed.
+        """Write records that take effect when the producer's transaction is committed.
 
         Returns:
             The offset of the first one.
@@ -131,11 +133,11 @@ class GroupLog:
         try:
             return self._topics.internal_topic(OFFSETS_TOPIC).partitions[0].append_own(memoryview(batch))
         except ApiError as error:
-            # Clients repeat a request after this error; they do not after that of the storage.
+            # Clients retry after this error, but not after a storage error.
             raise ApiError(ErrorCode.coordinator_not_available, str(error)) from error
 
     def read(self) -> StoredGroups:
-        """Return what the topic says; nothing if it does not exist.
+        """Return the contents of the topic, which are empty if it does not exist.
 
         Raises:
             BrokerError: a record cannot be read.
@@ -148,13 +150,13 @@ class GroupLog:
 
 
 def offset_record(group: str, topic: str, partition: int, value: Mapping[str, object] | None) -> GroupRecord:
-    """Return the record of a committed offset, or of its removal where the value is None."""
+    """Return the record of a committed offset, or of its removal for None."""
     key = {"group": group, "topic": topic, "partition": partition}
     return GroupRecord(RecordKind.OFFSET_COMMIT, key, None if value is None else dict(value))
 
 
-def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:
-    found: list[StoredRecord] = []
+def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredGroupRecord]:
+    found: list[StoredGroupRecord] = []
     for key, (offset, value) in sorted(values.items(), key=lambda item: item[1][0]):
         try:
             record = decode_record(key, value)
@@ -166,5 +168,5 @@ def _decoded(values: Mapping[bytes, tuple[int, bytes]]) -> list[StoredRecord]:
         if record is None:
             _log.warning("%s-0: the record at offset %d is of an unknown kind and has no effect", OFFSETS_TOPIC, offset)
         else:
-            found.append(StoredRecord(offset, record))
+            found.append(StoredGroupRecord(offset, record))
     return found

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, ValuesView
 from typing import Protocol, TypeVar
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.timers import Timers
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class _Member(Protocol):
@@ -27,8 +26,8 @@ class GroupMembers(Mapping[str, _AnyMember]):
 
     Args:
         group_id: name of the group.
-        timers: runs the ends of sessions.
-        expire: called with the id of a member when its session is over.
+        timers: schedules the ends of sessions.
+        expire: called with the id of a member when its session expires.
     """
 
     def __init__(self, group_id: str, timers: Timers, expire: Callable[[str], None]) -> None:
@@ -48,11 +47,11 @@ class GroupMembers(Mapping[str, _AnyMember]):
         return len(self._by_id)
 
     def values(self) -> ValuesView[_AnyMember]:
-        """Return all members; the one of Mapping looks each of them up."""
+        """Return all members; the method of Mapping would look each of them up."""
         return self._by_id.values()
 
     def static_id(self, instance_id: str | None) -> str | None:
-        """Return the id of a static member; None if there is no such member."""
+        """Return the id of a static member, or None if it does not exist."""
         return None if instance_id is None else self._static_ids.get(instance_id)
 
     def identified(self, member_id: str, instance_id: str | None) -> _AnyMember:
@@ -74,13 +73,13 @@ class GroupMembers(Mapping[str, _AnyMember]):
         return self[member_id]
 
     def put(self, member: _AnyMember) -> None:
-        """Add a member, or replace the one of its id."""
+        """Add a member or replace its previous version."""
         self._by_id[member.member_id] = member
         if member.instance_id is not None:
             self._static_ids[member.instance_id] = member.member_id
 
     def remove(self, member_id: str) -> _AnyMember | None:
-        """Forget a member and its session, and return the member, if there is one."""
+        """Remove a member and its session, and return the member, if any."""
         self._timers.cancel(self._session(member_id))
         member = self._by_id.pop(member_id, None)
         if member is not None and member.instance_id is not None and self.static_id(member.instance_id) == member_id:
@@ -88,7 +87,7 @@ class GroupMembers(Mapping[str, _AnyMember]):
         return member
 
     def start_session(self, member_id: str, timeout_ms: int) -> None:
-        """Begin a session in place of the present one; expected clients have one too."""
+        """Start or restart a session of a member or of a pending join."""
         self._timers.schedule(self._session(member_id), timeout_ms, lambda: self._expire(member_id))
 
     def _session(self, member_id: str) -> tuple[str, str, str]:

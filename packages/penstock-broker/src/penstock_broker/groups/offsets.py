@@ -1,6 +1,6 @@
-"""The committed offsets of all groups, and those that wait for the end of a transaction.
+"""The committed offsets of all groups, including the pending ones of transactions.
 
-Not here: which commits a group accepts, and when its offsets expire (coordinator.py).
+Not here: the checks of commits, and the expiry of offsets (coordinator.py).
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from penstock_broker.groups.group_log import GroupLog, StoredRecord, offset_record
+from penstock_broker.groups.group_log import GroupLog, StoredGroupRecord, offset_record
 from penstock_broker.groups.schemas import GroupRecord
 from penstock_broker.wire.codec import Message
 
 TopicPartition = tuple[str, int]
-"""Name of a topic and number of a partition."""
+"""Topic name and partition number."""
 
 MAX_OFFSET_METADATA: Final = 4096
-"""Characters of text that may be committed with an offset, as in Kafka (offset.metadata.max.bytes)."""
+"""Maximum characters of an offset's metadata, as in Kafka (offset.metadata.max.bytes)."""
 
 
 _MOST_REMOVALS: Final = 10_000  # in one batch
@@ -27,11 +27,11 @@ class CommittedOffset(NamedTuple):
 
     Args:
         offset: the position.
-        leader_epoch: epoch of the partition's leader when its last record was read; -1 if the client did not say.
+        leader_epoch: epoch of the partition's leader when its last record was read; -1 if not given.
         metadata: the client's own text.
-        committed_ms: when it was committed, in ms since the epoch.
-        record_offset: where it stands in `__consumer_offsets`; -1 before it is written.
-        expires_ms: when it expires, in ms since the epoch, where the client said so; None for the broker's retention.
+        committed_ms: time of the commit, in ms since the epoch.
+        record_offset: offset of its record in `__consumer_offsets`; -1 before it is written.
+        expires_ms: time of expiry given by the client, in ms since the epoch; None for the broker's retention.
     """
 
     offset: int
@@ -49,7 +49,7 @@ class OffsetStore:
     """Committed offsets by group.
 
     Args:
-        log: where they are kept.
+        log: their storage.
     """
 
     def __init__(self, log: GroupLog) -> None:
@@ -57,8 +57,8 @@ class OffsetStore:
         self._committed: _Offsets = {}
         self._pending: dict[int, _Offsets] = {}
 
-    def load(self, records: Iterable[StoredRecord], pending: Mapping[int, list[StoredRecord]]) -> None:
-        """Take what the topic said at start: committed offsets, and those of open transactions by producer id."""
+    def load(self, records: Iterable[StoredGroupRecord], pending: Mapping[int, list[StoredGroupRecord]]) -> None:
+        """Load committed offsets, and those of open transactions by producer id, at startup."""
         for stored in records:
             _put(self._committed, stored)
         for producer_id, waiting in pending.items():
@@ -79,7 +79,7 @@ class OffsetStore:
         return self._committed.get(group, {})
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Store positions of a group, all or none.
+        """Store positions of a group atomically.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; nothing was stored.
@@ -91,7 +91,7 @@ class OffsetStore:
     def commit_in_transaction(
         self, producer_id: int, producer_epoch: int, group: str, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
-        """Store positions of a group, which count when the transaction is committed.
+        """Store positions of a group that take effect when the transaction is committed.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; nothing was stored.
@@ -101,11 +101,11 @@ class OffsetStore:
             self._pending.setdefault(producer_id, {}).setdefault(group, {}).update(_numbered(offsets, first))
 
     def complete_transaction(self, producer_id: int, is_commit: bool) -> None:
-        """Take note that the marker of a transaction was written to `__consumer_offsets`.
+        """Apply the marker of a transaction, which was written to `__consumer_offsets`.
 
         Args:
             producer_id: the producer of the transaction; without pending offsets nothing happens.
-            is_commit: whether its offsets count from now on.
+            is_commit: whether its offsets take effect now.
         """
         for group, offsets in self._pending.pop(producer_id, {}).items():
             if not is_commit:
@@ -113,12 +113,12 @@ class OffsetStore:
             committed = self._committed.setdefault(group, {})
             for partition, offset in offsets.items():
                 known = committed.get(partition)
-                # A commit outside of the transaction that came later stands.
+                # A later commit outside of the transaction takes precedence.
                 if known is None or known.record_offset < offset.record_offset:
                     committed[partition] = offset
 
     def partitions_in_transaction(self, producer_id: int) -> set[TopicPartition]:
-        """Return the partitions whose offsets wait for the end of a producer's transaction."""
+        """Return the partitions with pending offsets in a producer's transaction."""
         return {partition for offsets in self._pending.get(producer_id, {}).values() for partition in offsets}
 
     def has_pending(self, group: str, topic: str, partition: int) -> bool:
@@ -130,7 +130,7 @@ class OffsetStore:
         return any(group in offsets for offsets in self._pending.values())
 
     def delete(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Remove offsets of a group, pending ones too; partitions without an offset are skipped.
+        """Remove committed and pending offsets of a group, skipping partitions without an offset.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; nothing was removed.
@@ -146,7 +146,7 @@ class OffsetStore:
         return [offset_record(group, *partition, None) for partition in self._all_of(group)]
 
     def forget(self, group: str, partitions: Iterable[TopicPartition]) -> None:
-        """Drop offsets of a group whose removal was written."""
+        """Drop offsets of a group from memory, after their removal was written."""
         for offsets in (self._committed, *self._pending.values()):
             of_group = offsets.get(group)
             if of_group is None:
@@ -157,11 +157,11 @@ class OffsetStore:
                 del offsets[group]
 
     def forget_group(self, group: str) -> None:
-        """Drop all offsets of a group whose removal was written."""
+        """Drop all offsets of a group from memory, after their removal was written."""
         self.forget(group, self._all_of(group))
 
     def topics(self) -> set[str]:
-        """Return the topics for which an offset is committed or pending."""
+        """Return the topics with a committed or pending offset."""
         return {
             topic
             for offsets in (self._committed, *self._pending.values())
@@ -170,7 +170,7 @@ class OffsetStore:
         }
 
     def delete_topic(self, topic: str) -> None:
-        """Remove the offsets of all groups for a topic that is gone.
+        """Remove the offsets of all groups for a deleted topic.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE; the offsets of some groups may be left.
@@ -210,9 +210,9 @@ def _numbered(offsets: Mapping[TopicPartition, CommittedOffset], first: int) -> 
     }
 
 
-def _put(offsets: _Offsets, stored: StoredRecord) -> None:
+def _put(offsets: _Offsets, stored: StoredGroupRecord) -> None:
     key, value = stored.record.key, stored.record.value
-    assert value is not None  # the log gives the last value of each key that has one
+    assert value is not None  # the log returns only keys with a value
     offsets.setdefault(key["group"], {})[key["topic"], key["partition"]] = CommittedOffset(
         value["offset"],
         value.get("leader_epoch", -1),

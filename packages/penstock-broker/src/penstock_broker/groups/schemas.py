@@ -1,7 +1,7 @@
-"""The records of `__consumer_offsets`, in the formats of Kafka.
+"""The records of `__consumer_offsets`, in Kafka's formats.
 
-Contains the schemas of their keys and values, which the codec of messages reads and writes, and the numbers that tell
-the kinds of records apart. Source: the JSON schemas in Kafka's group coordinator, in the versions that Kafka 4 writes.
+Contains the schemas of their keys and values, which the message codec reads and writes, and the numbers of the kinds of
+records. Source: the JSON schemas in Kafka's group coordinator, in the versions that Kafka 4 writes.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from penstock_broker.record_schema import (
     encode_versioned,
     record_schema,
 )
-from penstock_broker.wire.codec import Codec, Message, entity_codec
+from penstock_broker.wire.codec import Codec, Message, structure_codec
 from penstock_broker.wire.primitives import Cursor, MalformedMessageError
 
 
 class RecordKind(IntEnum):
-    """The kinds of records, by the number at the start of their keys."""
+    """The kinds of records, with the number at the start of their keys."""
 
     OFFSET_COMMIT = 1
     GROUP = 2
@@ -45,9 +45,9 @@ class GroupRecord(NamedTuple):
     """A record of `__consumer_offsets`.
 
     Args:
-        kind: what it is about.
+        kind: its kind.
         key: the fields of its key.
-        value: the fields of its value; None removes what earlier records of the key said.
+        value: the fields of its value; None to remove the key.
     """
 
     kind: RecordKind
@@ -77,11 +77,11 @@ _PARTITIONS_SINCE: Final = array_of(
         {"assignment_epochs": 0},
     )
 )
-_GROUP_KEY: Final = entity_codec(record_schema("GroupKey", {"group": STRING}))
-_MEMBER_KEY: Final = entity_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
+_GROUP_KEY: Final = structure_codec(record_schema("GroupKey", {"group": STRING}))
+_MEMBER_KEY: Final = structure_codec(record_schema("MemberKey", {"group": STRING, "member_id": STRING}))
 
 
-# The only version of a committed offset with a time at which it expires; it has no epoch.
+# The only version of a committed offset with an expiry time; it has no epoch.
 _EXPIRING_OFFSET_VERSION: Final = 1
 
 
@@ -94,16 +94,16 @@ class _Format(NamedTuple):
 
 _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.OFFSET_COMMIT: _Format(
-        entity_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
+        structure_codec(record_schema("OffsetCommitKey", {"group": STRING, "topic": STRING, "partition": INT32})),
         3,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "OffsetCommitValue",
                 {"offset": INT64, "leader_epoch": INT32, "metadata": STRING, "commit_timestamp": INT64},
             )
         ),
         {
-            _EXPIRING_OFFSET_VERSION: entity_codec(
+            _EXPIRING_OFFSET_VERSION: structure_codec(
                 record_schema(
                     "OffsetCommitValue",
                     {"offset": INT64, "metadata": STRING, "commit_timestamp": INT64, "expire_timestamp": INT64},
@@ -114,7 +114,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.GROUP: _Format(
         _GROUP_KEY,
         3,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "GroupMetadataValue",
                 {
@@ -131,7 +131,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP: _Format(
         _GROUP_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupMetadataValue", {"epoch": INT32, "metadata_hash": INT64}, True, {"metadata_hash": 0}
             )
@@ -140,7 +140,7 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupMemberMetadataValue",
                 {
@@ -160,19 +160,19 @@ _FORMATS: Final[Mapping[RecordKind, _Format]] = {
     RecordKind.CONSUMER_GROUP_TARGET: _Format(
         _GROUP_KEY,
         0,
-        entity_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
+        structure_codec(record_schema("ConsumerGroupTargetAssignmentMetadataValue", {"assignment_epoch": INT32}, True)),
     ),
     RecordKind.CONSUMER_GROUP_TARGET_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema("ConsumerGroupTargetAssignmentMemberValue", {"topic_partitions": _PARTITIONS}, True)
         ),
     ),
     RecordKind.CONSUMER_GROUP_CURRENT_MEMBER: _Format(
         _MEMBER_KEY,
         0,
-        entity_codec(
+        structure_codec(
             record_schema(
                 "ConsumerGroupCurrentMemberAssignmentValue",
                 {
@@ -203,14 +203,14 @@ def encode_value(kind: RecordKind, value: Message) -> bytes:
 
 
 def decode_record(key: bytes, value: bytes | None) -> GroupRecord | None:
-    """Return what a record says; None for a kind that this broker does not know.
+    """Return a decoded record, or None for an unknown kind.
 
     Args:
         key: its key.
         value: its value; None for the removal of the key.
 
     Raises:
-        MalformedMessageError: the bytes follow none of the schemas.
+        MalformedMessageError: the bytes match no schema.
     """
     cursor = Cursor(memoryview(key))
     number: int = cursor.number(VERSION)

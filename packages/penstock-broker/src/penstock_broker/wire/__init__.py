@@ -1,4 +1,4 @@
-"""Kafka's wire format for clients and the embedded broker: the primitives, and the codec that kio's schemas drive.
+"""Kafka's wire format for clients and the embedded broker: the primitives, the schemas and the codec that they drive.
 
 Not here: sockets, and what a message means.
 """

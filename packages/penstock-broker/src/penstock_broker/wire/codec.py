@@ -1,15 +1,13 @@
-"""Codec of Kafka's messages, driven by the schemas that kio generates from Kafka's own definitions.
+"""Codec of Kafka's messages, driven by schemas that are Kafka's own definitions.
 
 Contains the compiled decoders and encoders, one for each API, version and direction, made when first needed. Not here:
-the primitives of the wire format (primitives.py).
+the schemas (api_schemas.py) and the primitives of the wire format (primitives.py).
 
 Rules:
-- A message is a plain dict by the field names of kio; times are integers in milliseconds, error codes integers. An
+- A message is a plain dict by the names of fields; times are integers in milliseconds, error codes integers. An
   encoder ignores keys that its version does not know and fills missing ones with the schema's default, so one handler
   serves all versions of its API. A tagged field is written where its key is there.
 - An array whose elements are large, or many for one element of the request, is a LazyArray.
-- kio's schemas are used, its reader is not: that one reserves memory for any count in a message, and aborts the process
-  if it is too much.
 - Neighbouring numbers are packed and unpacked in one step, so Produce and Fetch need no special code: 4
   microseconds for a message of one partition and 1 to 2 for each further one, a tenth of what the broker spends on the
   request.
@@ -17,18 +15,14 @@ Rules:
 
 from __future__ import annotations
 
-import dataclasses
-import datetime
 import struct
-import types
 import uuid
 from collections.abc import Callable, Collection, Iterator
 from functools import cache
 from itertools import chain, groupby
-from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args, get_origin
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from kio.index import load_request_schema, load_response_schema
-
+from penstock_broker.wire.api_schemas import request_schema, response_schema
 from penstock_broker.wire.primitives import (
     INT8,
     INT16,
@@ -38,6 +32,7 @@ from penstock_broker.wire.primitives import (
     OversizedMessageError,
     Sink,
 )
+from penstock_broker.wire.schema import Field, Structure
 
 T = TypeVar("T")
 
@@ -61,10 +56,6 @@ _NUMBERS: Final = {
     "int64": "q",
     "float64": "d",
     "bool": "?",
-    "error_code": "h",
-    "timedelta_i32": "i",
-    "timedelta_i64": "q",
-    "datetime_i64": "q",
 }
 
 
@@ -105,7 +96,7 @@ class Codec(NamedTuple):
     number: str = ""
 
 
-class _Field(NamedTuple):
+class _FieldCodec(NamedTuple):
     name: str
     codec: Codec
     tag: int | None
@@ -198,7 +189,7 @@ def _array_codec(item: Codec, compact: bool, nullable: bool) -> Codec:
     return Codec(decode, encode, None if nullable else [])
 
 
-def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _Field]) -> None:
+def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _FieldCodec]) -> None:
     for _ in cursor.elements(cursor.varint()):
         tag = cursor.varint()
         content = cursor.take(cursor.varint())
@@ -206,7 +197,7 @@ def _decode_tagged(cursor: Cursor, message: Message, tagged: dict[int, _Field]) 
             message[tagged[tag].name] = tagged[tag].codec.decode(Cursor(content))
 
 
-def _encode_tagged(sink: Sink, message: Message, tagged: dict[int, _Field]) -> None:
+def _encode_tagged(sink: Sink, message: Message, tagged: dict[int, _FieldCodec]) -> None:
     present = [field for field in tagged.values() if field.name in message]
     sink.varint(len(present))
     for field in present:
@@ -218,7 +209,7 @@ def _encode_tagged(sink: Sink, message: Message, tagged: dict[int, _Field]) -> N
             sink.write(chunk)
 
 
-def _run_of_numbers(fields: list[_Field]) -> _Part:
+def _run_of_numbers(fields: list[_FieldCodec]) -> _Part:
     layout = struct.Struct(">" + "".join(field.codec.number for field in fields))
     names, defaults = [field.name for field in fields], [field.codec.default for field in fields]
 
@@ -231,7 +222,7 @@ def _run_of_numbers(fields: list[_Field]) -> _Part:
     return _Part(decode, encode)
 
 
-def _single(field: _Field) -> _Part:
+def _single(field: _FieldCodec) -> _Part:
     name, (decode_value, encode_value, default, _) = field.name, field.codec
 
     def decode(cursor: Cursor, message: Message) -> None:
@@ -243,20 +234,16 @@ def _single(field: _Field) -> _Part:
     return _Part(decode, encode)
 
 
-def _parts(fields: list[_Field]) -> list[_Part]:
+def _parts(fields: list[_FieldCodec]) -> list[_Part]:
     runs = [(is_number, list(run)) for is_number, run in groupby(fields, key=lambda field: field.codec.number != "")]
     parts = [[_run_of_numbers(run)] if is_number else [_single(field) for field in run] for is_number, run in runs]
     return list(chain.from_iterable(parts))
 
 
-def entity_codec(entity: type[Any]) -> Codec:
-    """Return the codec of a message.
-
-    Args:
-        entity: its schema, a class that kio generated.
-    """
-    flexible: bool = entity.__flexible__
-    fields = [_field(entity, field) for field in dataclasses.fields(entity)]
+def structure_codec(structure: Structure) -> Codec:
+    """Return the codec of a message, or of a structure inside it, in one version."""
+    flexible = structure.is_flexible
+    fields = [_field_codec(structure, field) for field in structure.fields]
     parts = _parts([field for field in fields if field.tag is None])
     tagged = {field.tag: field for field in sorted(fields, key=lambda f: f.tag or 0) if field.tag is not None}
     tagged_names = {field.name for field in tagged.values()}
@@ -283,9 +270,9 @@ def entity_codec(entity: type[Any]) -> Codec:
     return Codec(decode, encode, {field.name: field.codec.default for field in fields})
 
 
-def _nullable_entity_codec(entity: type[Any]) -> Codec:
-    """Return the codec of a part that may be null; a byte in front tells, -1 stands for null."""
-    present = entity_codec(entity)
+def _nullable_structure_codec(structure: Structure) -> Codec:
+    """Return the codec of a structure that may be null; a byte in front tells, -1 stands for null."""
+    present = structure_codec(structure)
 
     def decode(cursor: Cursor) -> Message | None:
         message: Message | None = present.decode(cursor) if cursor.number(INT8) >= 0 else None
@@ -299,53 +286,31 @@ def _nullable_entity_codec(entity: type[Any]) -> Codec:
     return Codec(decode, encode, None)
 
 
-def _field(entity: type[Any], field: dataclasses.Field[Any]) -> _Field:
-    declared: Any = field.type
-    nullable = False
-    if get_origin(declared) is types.UnionType:
-        nullable = type(None) in get_args(declared)
-        declared = next(part for part in get_args(declared) if part is not type(None))
-    compact: bool = entity.__flexible__
-    kind: str | None = field.metadata.get("kafka_type")
-    if get_origin(declared) is tuple:
-        element: Any = get_args(declared)[0]
-        item = _value_codec(kind, element, compact, get_origin(element) is types.UnionType)
-        codec = _array_codec(item, compact, nullable)
+def _field_codec(structure: Structure, field: Field) -> _FieldCodec:
+    nullable = structure.is_nullable(field)
+    if field.is_array:
+        item = _value_codec(structure, field, nullable=False)
+        codec = _array_codec(item, structure.is_flexible, nullable)
     else:
-        codec = _value_codec(kind, declared, compact, nullable)
-    if field.default is not dataclasses.MISSING:
-        codec = codec._replace(default=_plain_default(kind, field.default))
-    return _Field(field.name, codec, field.metadata.get("tag"))
+        codec = _value_codec(structure, field, nullable)
+    if field.default is not None:
+        codec = codec._replace(default=field.default)
+    return _FieldCodec(field.name, codec, field.tag)
 
 
-def _value_codec(kind: str | None, declared: type[Any], compact: bool, nullable: bool) -> Codec:
-    match kind:
-        case None:
-            return _nullable_entity_codec(declared) if nullable else entity_codec(declared)
+def _value_codec(structure: Structure, field: Field, nullable: bool) -> Codec:
+    inner, compact = structure.inner(field), structure.is_flexible
+    if inner is not None:
+        return _nullable_structure_codec(inner) if nullable else structure_codec(inner)
+    match field.element:
         case "string":
             return _string_codec(compact, nullable)
         case "bytes" | "records":
             return _bytes_codec(compact, nullable)
         case "uuid":
             return Codec(_decode_uuid, _encode_uuid, _ZERO_UUID)
-        case _:
-            return _number_codec(_NUMBERS[kind])
-
-
-def _plain_default(kind: str | None, value: Any) -> Any:
-    match value:
-        case None if kind == "uuid":
-            return _ZERO_UUID
-        case None if kind == "datetime_i64":
-            return -1
-        case datetime.timedelta():
-            return round(value.total_seconds() * 1000)
-        case tuple():
-            return []
-        case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return dataclasses.asdict(value)
-        case _:
-            return value
+        case number:
+            return _number_codec(_NUMBERS[number])
 
 
 @cache
@@ -354,9 +319,9 @@ def request_decoder(key: int, version: int) -> Decoder:
 
     Args:
         key: API key.
-        version: API version, one that the broker advertises.
+        version: API version, one of the schema.
     """
-    return entity_codec(load_request_schema(key, version)).decode
+    return structure_codec(request_schema(key).at(version)).decode
 
 
 @cache
@@ -365,9 +330,9 @@ def response_encoder(key: int, version: int) -> Encoder:
 
     Args:
         key: API key.
-        version: API version, one that the broker advertises.
+        version: API version, one of the schema.
     """
-    return entity_codec(load_response_schema(key, version)).encode
+    return structure_codec(response_schema(key).at(version)).encode
 
 
 @cache
@@ -376,9 +341,9 @@ def request_encoder(key: int, version: int) -> Encoder:
 
     Args:
         key: API key.
-        version: API version, one that kio knows.
+        version: API version, one of the schema.
     """
-    return entity_codec(load_request_schema(key, version)).encode
+    return structure_codec(request_schema(key).at(version)).encode
 
 
 @cache
@@ -387,13 +352,12 @@ def response_decoder(key: int, version: int) -> Decoder:
 
     Args:
         key: API key.
-        version: API version, one that kio knows.
+        version: API version, one of the schema.
     """
-    return entity_codec(load_response_schema(key, version)).decode
+    return structure_codec(response_schema(key).at(version)).decode
 
 
 @cache
 def is_flexible(key: int, version: int) -> bool:
     """Return whether a version of an API uses compact lengths and tagged fields."""
-    flexible: bool = load_request_schema(key, version).__flexible__
-    return flexible
+    return request_schema(key).at(version).is_flexible

@@ -1,10 +1,10 @@
-"""The primitives of Kafka's wire format: a cursor over a received frame and the sink of a message.
+"""The primitives of Kafka's wire format: a cursor over a frame and a message sink.
 
-Not here: which fields a message has (codec.py), and sockets.
+Not here: the fields of messages (codec.py), and sockets.
 
 Rules: no length from the wire is trusted; reading past the frame raises MalformedMessageError, an array cannot have
-more elements than the frame has bytes left, and a message at most as many as its reader allows. Bytes and records are
-passed as views of the frame, never copied. What is written has a limit, too: a short request may name one large thing
+more elements than the frame has bytes left, and a message has at most as many elements as its reader allows. Bytes and
+records are passed as views of the frame, never copied. Output is limited, too: a short request may name one large item
 again and again.
 """
 
@@ -22,31 +22,37 @@ INT32: Final = struct.Struct(">i")
 """Layout of a 32-bit signed integer."""
 
 MOST_ELEMENTS: Final = 50_000
-"""Elements of arrays and tagged fields of one request: to decode them takes time in which no other client is served."""
+"""Maximum number of array elements and tagged fields in one request.
+
+While they are decoded, no other client is served.
+"""
 
 MOST_WRITTEN: Final = 128 * 1024 * 1024
-"""Bytes of one message that is written: more than librdkafka takes (`receive.message.max.bytes`, 100 MB)."""
+"""Maximum bytes of a written message, above librdkafka's `receive.message.max.bytes` (100 MB)."""
 
 MOST_STRING: Final = 32_767
-"""Bytes of a string, where its length is compact as well: Kafka neither reads nor writes a longer one."""
+"""Maximum bytes of a string, even with a compact length.
+
+Kafka neither reads nor writes a longer one.
+"""
 
 _COPY_BELOW: Final = 8192
 
 
 class OversizedMessageError(Exception):
-    """A message that is written has more bytes than it may; it is not sent."""
+    """A written message exceeds the size limit; it is not sent."""
 
 
 class MalformedMessageError(Exception):
-    """The bytes of a message do not follow its schema; the connection that brought it is closed."""
+    """The bytes of a message do not match its schema; its connection is closed."""
 
 
 class Cursor:
-    """A position in a received frame; every read moves it forward and checks the bounds.
+    """A position in a received frame; every read advances it and checks the bounds.
 
     Args:
         view: the frame without its length prefix.
-        most_elements: how many elements its arrays and tagged fields may have altogether.
+        most_elements: maximum number of its array elements and tagged fields in total.
     """
 
     __slots__ = ("_elements", "_most_elements", "position", "view")
@@ -64,7 +70,7 @@ class Cursor:
             count: their number.
 
         Raises:
-            MalformedMessageError: the message has more altogether than it may.
+            MalformedMessageError: the message has too many elements in total.
         """
         self._elements += count
         if self._elements > self._most_elements:
@@ -131,7 +137,7 @@ class Cursor:
         return taken
 
     def length(self, compact: bool, prefix: struct.Struct = INT32) -> int:
-        """Return the length that precedes a string, bytes or an array; -1 stands for null.
+        """Return the length of a following string, bytes or array; -1 for null.
 
         Args:
             compact: whether it is a variable-length integer of the length plus one.
@@ -147,17 +153,17 @@ class Cursor:
         return length
 
     def skip_tagged_fields(self) -> None:
-        """Pass over a section of tagged fields."""
+        """Skip a section of tagged fields."""
         for _ in self.elements(self.varint()):
             self.varint()
             self.take(self.varint())
 
 
 class Sink:
-    """Collects the bytes of one message; large byte strings are kept as they are, without a copy.
+    """Collects the bytes of one message; large byte strings are not copied.
 
     Args:
-        most_bytes: how many bytes the message may have.
+        most_bytes: maximum size of the message in bytes.
     """
 
     __slots__ = ("_most_bytes", "_tail", "_without_tail", "chunks")
@@ -170,7 +176,7 @@ class Sink:
 
     @property
     def size(self) -> int:
-        """Bytes of all chunks."""
+        """Size of all chunks in bytes."""
         return self._without_tail + len(self._tail)
 
     def check_size(self) -> None:
@@ -207,7 +213,7 @@ class Sink:
         self._tail.append(value)
 
     def length(self, value: int, compact: bool, prefix: struct.Struct = INT32) -> None:
-        """Append the length of a string, bytes or an array; -1 stands for null."""
+        """Append the length of a string, bytes or an array; -1 for null."""
         if compact:
             self.varint(value + 1)
         else:

@@ -1,6 +1,6 @@
-"""Writes record batches of Kafka's message format 2: records, and the header with their checksum.
+"""Writing of record batches in Kafka's message format 2: records, header and checksum.
 
-Not here: reading and checking batches, which the broker does (broker/batch.py, broker/records.py).
+Not here: reading and checking batches, which the broker does (batch.py, records.py).
 """
 
 from __future__ import annotations
@@ -12,26 +12,29 @@ from typing import Final
 from crc32c import crc32c
 
 HEADER: Final = struct.Struct(">qiibIhiqqqhii")
-"""The fields of a batch up to its records: base offset, length, leader epoch, format, checksum, attributes, last offset
-delta, base timestamp, maximal timestamp, producer id, producer epoch, base sequence, count of records."""
+"""The fields of a batch up to its records.
+
+These are base offset, length, leader epoch, format, checksum, attributes, last offset delta, base timestamp, maximal
+timestamp, producer id, producer epoch, base sequence and number of records.
+"""
 
 HEADER_SIZE: Final = HEADER.size
-"""Bytes of the header of a batch."""
+"""Size of a batch header in bytes."""
 
 LENGTH_PREFIX: Final = 12
-"""Bytes of base offset and length, which the length of a batch does not count."""
+"""Bytes of base offset and length, which a batch's length field does not include."""
 
 MAGIC: Final = 2
-"""The number of the format."""
+"""Number of the format."""
 
 CHECKSUM_AT: Final = 17
-"""Where the checksum is."""
+"""Position of the checksum in a batch."""
 
 CHECKSUMMED_FROM: Final = 21
-"""Where the region begins that the checksum covers."""
+"""Start of the checksummed region in a batch."""
 
 TRANSACTIONAL: Final = 0x10
-"""Bit of the attributes: the batch belongs to a transaction."""
+"""Attribute bit: the batch belongs to a transaction."""
 
 _CHECKSUM: Final = struct.Struct(">I")
 
@@ -41,7 +44,7 @@ def encode_batch(fields: Iterable[int], records: bytes | memoryview) -> bytearra
 
     Args:
         fields: those of HEADER; length, format and checksum are computed.
-        records: its records as they are in the batch, compressed as the attributes say.
+        records: the bytes of its records, compressed according to the attributes.
     """
     base_offset, _, leader_epoch, _, _, *described = fields
     batch = bytearray(HEADER_SIZE + len(records))
@@ -58,9 +61,12 @@ def encode_record(
     value: bytes | None,
     headers: Iterable[tuple[str, bytes | None]],
 ) -> bytes:
-    """Return the bytes of a record; the deltas (records, ms) are those to base offset and base timestamp."""
+    """Return the bytes of a record.
+
+    The deltas (records, ms) are relative to base offset and base timestamp.
+    """
     named = tuple(headers)
-    content = bytearray(1)  # the attributes of a record, which nothing uses
+    content = bytearray(1)  # the attributes of a record, which are unused
     content += encode_varint(timestamp_delta) + encode_varint(offset_delta)
     content += _sized(key) + _sized(value) + encode_varint(len(named))
     for name, of_header in named:
@@ -69,7 +75,7 @@ def encode_record(
 
 
 def encode_varint(value: int) -> bytes:
-    """Return a signed number of variable length."""
+    """Return the bytes of a signed variable-length integer."""
     zigzag = (value << 1) ^ (value >> 63)
     out = bytearray()
     while zigzag > 0x7F:

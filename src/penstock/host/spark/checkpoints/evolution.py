@@ -24,7 +24,7 @@ Shape = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Origin:
+class StateOrigin:
     """Where the state of one task, or of one partition of a removed store, comes from.
 
     A holder is an old task, or a partition of a removed store by `removed_holder`. whole: the holder whose log
@@ -58,8 +58,8 @@ class Evolution:
     still_removed: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    removals: Mapping[str, Origin] = field(default_factory=dict)
+    origins: Mapping[str, StateOrigin] = field(default_factory=dict)
+    removals: Mapping[str, StateOrigin] = field(default_factory=dict)
     removed_stores: Mapping[str, RemovedStore] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
@@ -113,7 +113,7 @@ def evolve(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> Ev
         differences=tuple(differences(before, now)),
         origins=origins,
         removals={
-            removed_holder(name, partition): Origin(stores={name: holder}, clocks=(holder,))
+            removed_holder(name, partition): StateOrigin(stores={name: holder}, clocks=(holder,))
             for name in gone
             for partition in old[name].partitions
             for holder in [old[name].holder(partition)]
@@ -193,11 +193,11 @@ def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
                 )
 
 
-def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, Origin]:
+def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> dict[str, StateOrigin]:
     """Return where the state of each new task comes from; tasks without any are left out."""
     old = _stores(before)
     old_partitions, old_topics = _partitions(before), {_topics(before, s): s for s in before["topics"]}
-    origins: dict[str, Origin] = {}
+    origins: dict[str, StateOrigin] = {}
     for subtopology, partitions in _partitions(now).items():
         names = list(now["stores"].get(subtopology, {}))
         same_topics = old_topics.get(_topics(now, subtopology))
@@ -212,19 +212,19 @@ def _origins(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) -> 
     return origins
 
 
-def _origin(before: Shape, stores: Mapping[str, str], clocks: tuple[str, ...]) -> Origin:
+def _origin(before: Shape, stores: Mapping[str, str], clocks: tuple[str, ...]) -> StateOrigin:
     holder = clocks[0]
     had = before["stores"].get(holder.partition("_")[0])
     if len(clocks) == 1 and had is not None and set(had) == set(stores):
-        return Origin(whole=holder, clocks=clocks)
-    return Origin(stores=stores, clocks=clocks)
+        return StateOrigin(whole=holder, clocks=clocks)
+    return StateOrigin(stores=stores, clocks=clocks)
 
 
 def _topics(shape: Shape, subtopology: str) -> frozenset[str]:
     return frozenset(shape["topics"][subtopology])
 
 
-def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, Origin]) -> bool:
+def _is_moved(name: str, old: _Store, new: _Store, origins: Mapping[str, StateOrigin]) -> bool:
     return any(
         origin is not None and origin.whole != new.holder(partition)
         for partition in new.partitions

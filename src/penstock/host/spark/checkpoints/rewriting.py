@@ -23,7 +23,7 @@ from penstock.errors import CorruptedSegmentError, counted
 from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest
 from penstock.host.spark.checkpoints.documents import damaged
-from penstock.host.spark.checkpoints.evolution import Evolution, Origin
+from penstock.host.spark.checkpoints.evolution import Evolution, StateOrigin
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
 from penstock.plan.partitioning import partition_column
@@ -75,13 +75,13 @@ def bring_over(
         if entry.head:
             tasks[task] = replace(entry, due_ms=0, carried=None)
     placement = description.placement
-    rows = Rows(
+    routing = RowRouting(
         before["partitions of source topics"],
         placement.source_partitions,
         lambda topic, partition: str(placement.consumer(topic, partition)),
         description.config["penstock.row.max.bytes"],
     )
-    for name, carried in hand_on_carried(checkpoint, checkpoint, last, rows).items():
+    for name, carried in hand_on_carried(checkpoint, checkpoint, last, routing).items():
         tasks[name] = replace(tasks.get(name, TaskEntry()), carried=carried)
     removed: dict[str, TaskEntry] = {}
     for holder, origin in evolution.removals.items():
@@ -105,7 +105,7 @@ def kinds_of_stores(description: ApplicationDescription) -> dict[str, dict[str, 
     return {str(task): of_task(task) for task in description.placement.tasks}
 
 
-class Rows(NamedTuple):
+class RowRouting(NamedTuple):
     """How carried rows are handed on: the partitions of each topic before and now, which task reads a partition now,
     and the bound of a batch."""
 
@@ -115,17 +115,19 @@ class Rows(NamedTuple):
     row_max_bytes: int
 
 
-def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows: Rows) -> dict[str, Mapping[str, Any]]:
+def hand_on_carried(
+    source: Checkpoint, target: Checkpoint, last: Manifest, routing: RowRouting
+) -> dict[str, Mapping[str, Any]]:
     """Write the rows that the manifest `last` of `source` carried to the next epoch into `target`, each beside the task
     that reads them now; return their entries. Rows of topics that the program no longer reads are
     discarded, with a warning."""
     found: dict[str, list[PartitionBatch]] = {}
     left_behind: Counter[str] = Counter()
     for _, row in sorted(_carried_rows(source, last), key=lambda each: not each[0]):
-        if row.topic not in rows.now:
+        if row.topic not in routing.now:
             left_behind[row.topic] += len(row.batch)
-        for part in _partitioned(row, rows):
-            found.setdefault(rows.consumer(part.topic, part.partition), []).append(part)
+        for part in _partitioned(row, routing):
+            found.setdefault(routing.consumer(part.topic, part.partition), []).append(part)
     for topic, count in sorted(left_behind.items()):
         _log.warning(
             "Discarding %s of topic %s, still waiting or in transit between tasks: the program no longer reads that "
@@ -135,7 +137,7 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
         )
     written: dict[str, Mapping[str, Any]] = {}
     for consumer, inputs in found.items():
-        encoded = encode_carried(last.epoch + 1, (), inputs, rows.row_max_bytes)
+        encoded = encode_carried(last.epoch + 1, (), inputs, routing.row_max_bytes)
         if encoded is not None:
             carried, data = encoded
             target.write_segment(consumer, carried["id"], data, lambda: None)
@@ -143,11 +145,11 @@ def hand_on_carried(source: Checkpoint, target: Checkpoint, last: Manifest, rows
     return written
 
 
-def _partitioned(row: PartitionBatch, rows: Rows) -> Iterator[PartitionBatch]:
+def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
     """Yield `row` for the partitions that its topic has now: by the keys of its records, where that is another number
     than before; nothing if the topic is no longer read."""
-    count = rows.now.get(row.topic)
-    if count is None or count == rows.before.get(row.topic):
+    count = routing.now.get(row.topic)
+    if count is None or count == routing.before.get(row.topic):
         yield from () if count is None else (row,)
         return
     partitions = partition_column(row.batch.keys, count, row.partition % count)
@@ -167,7 +169,9 @@ def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool
                     yield (topic, partition) in held, row
 
 
-def _entry(checkpoint: Checkpoint, last: Manifest, target: str, origin: Origin, kinds: Mapping[str, str]) -> TaskEntry:
+def _entry(
+    checkpoint: Checkpoint, last: Manifest, target: str, origin: StateOrigin, kinds: Mapping[str, str]
+) -> TaskEntry:
     if origin.whole is not None:
         entry = last.entry(origin.whole)
         if origin.whole != target:

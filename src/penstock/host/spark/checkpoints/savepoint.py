@@ -25,7 +25,7 @@ from penstock.host.spark.checkpoints.carried import encode_carried, read_carried
 from penstock.host.spark.checkpoints.checkpoint import Checkpoint, Manifest, Metadata
 from penstock.host.spark.checkpoints.manifests import existing_metadata, last_manifest, planned_offset
 from penstock.host.spark.checkpoints.rescaling import Rescaling, rescaled_shape, tasks_of, wanted_counts
-from penstock.host.spark.checkpoints.rewriting import Content, Rows, hand_on_carried, read_clocks, with_clocks
+from penstock.host.spark.checkpoints.rewriting import Content, RowRouting, hand_on_carried, read_clocks, with_clocks
 from penstock.host.spark.checkpoints.stored_description import load_from_checkpoint
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.task_entry import CarriedRange, TaskEntry
@@ -278,12 +278,13 @@ def _rescaled(
     for subtopology, count in divided.items():
         tasks.update(rescaling.tasks(subtopology, tasks_of(metadata.shape, subtopology), count))
     tasks = {task: replace(entry, carried=None) for task, entry in tasks.items()}
-    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, _rows(metadata, shape, description)).items():
+    routing = _row_routing(metadata, shape, description)
+    for task, carried in hand_on_carried(savepoint, checkpoint, manifest, routing).items():
         tasks[task] = replace(tasks.get(task, TaskEntry()), carried=carried)
     return tasks
 
 
-def _rows(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> Rows:
+def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: ApplicationDescription) -> RowRouting:
     """Return how carried rows are handed on to tasks of other numbers."""
     reading = {topic: subtopology for subtopology, topics in shape["topics"].items() for topic in topics}
 
@@ -296,7 +297,7 @@ def _rows(metadata: Metadata, shape: Mapping[str, Any], description: Application
         return f"{reading[topic]}_{partition}"
 
     counts = "partitions of source topics"
-    return Rows(metadata.shape[counts], shape[counts], consumer, _ROW_BYTES)
+    return RowRouting(metadata.shape[counts], shape[counts], consumer, _ROW_BYTES)
 
 
 def drop(checkpoint: Checkpoint, store: str) -> None:

@@ -38,7 +38,7 @@ _RECENT = 5
 _ACTIVITIES = (Operation(POLL), Operation(PROCESS), Operation(COMMIT))
 
 
-class Figures:
+class ManifestFigures:
     """Adds up manifests; any thread may take a snapshot."""
 
     def __init__(

@@ -63,7 +63,7 @@ _ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedQuery:
     """What `prepare` found: the application description, the guarantee in words, the last manifest, and the ends of the
     inputs now.
 
@@ -103,7 +103,7 @@ def prepare(
     parallelism: int,
     control_directory: str,
     clock: Clock | None = None,
-) -> Prepared:
+) -> PreparedQuery:
     """Check everything that can be checked before the query of `built` starts, and return what it needs.
 
     checkpoint: where it continues or starts. admin: a client of its brokers. parallelism: Spark partitions of a
@@ -149,7 +149,7 @@ def _prepare(
     parallelism: int,
     control_directory: str,
     clock: Clock,
-) -> Prepared | None:
+) -> PreparedQuery | None:
     """Return what the query needs; None if a program that did not know yet that it was overtaken has committed or
     started an epoch in the meantime; from now on it cannot. Raises as `prepare`."""
     check_installed(config["penstock.state.base"])
@@ -183,7 +183,7 @@ def _prepare(
     if metadata is not None:
         earlier = topology_versions.unfinished(checkpoint, metadata, description, stored.digest)
         if earlier is not None:
-            return Prepared(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
+            return PreparedQuery(earlier, guarantee, last_manifest(checkpoint, metadata), {}, finishes=True)
     if config["penstock.changelog.topics"]:
         in_step = None if metadata is None else positions_in_step(checkpoint, metadata, config)
         prepare_changelogs(layout_of(built, config, topics), admin, topics, in_step)
@@ -197,7 +197,7 @@ def _prepare(
     checkpoint.forget_other_descriptions(metadata.plan)
     last = last_manifest(checkpoint, metadata)
     planned = planned_offset(checkpoint, metadata, last)
-    return Prepared(topology_versions.of_version(description, metadata, last, planned), guarantee, last, ends)
+    return PreparedQuery(topology_versions.of_version(description, metadata, last, planned), guarantee, last, ends)
 
 
 def _with_former_owners(

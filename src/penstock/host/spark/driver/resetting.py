@@ -22,6 +22,7 @@ from penstock.host.spark.checkpoints.checkpoint import Checkpoint, checkpoint_of
 from penstock.host.spark.checkpoints.lock import LOCK_FILE, CheckpointLock
 from penstock.host.spark.frames.data_frames import commits_topic_of_source
 from penstock.host.spark.protocol.transactions import commits_topic
+from penstock.host.storage.directories import application_path
 from penstock.plan.subtopology import BuiltTopology
 
 
@@ -37,7 +38,7 @@ def planned_reset(built: BuiltTopology, config: StreamsConfig, topics: Mapping[s
     # committed offsets without the changelogs that belong to them would let another host go on with no state
     has_group = commits_topic(application_id) in topics or not own.isdisjoint(topics)
     has_checkpoint = checkpoint.exists()
-    directory = _directory(config)
+    directory = application_path(config)
     return ApplicationReset(
         application_id,
         checkpoint.uri if has_checkpoint else None,
@@ -55,7 +56,7 @@ def reset_application(built: BuiltTopology, config: StreamsConfig, admin: Conflu
         LockError: a program runs the application on this machine.
         KafkaError: the brokers do not answer, do not allow it, or a group has members.
     """
-    checkpoint, directory = checkpoint_of(config), _directory(config)
+    checkpoint, directory = checkpoint_of(config), application_path(config)
     with CheckpointLock(checkpoint, directory, str(config.required("application.id"))):
         plan = planned_reset(built, config, admin.topics())
         if plan.application_id in plan.groups:
@@ -86,7 +87,3 @@ def _overtake(checkpoint: Checkpoint) -> None:
 def _has_state(directory: Path) -> bool:
     """Return whether there is a file below `directory` besides locks, which a reset creates itself."""
     return any(path.is_file() and path.name != LOCK_FILE for path in directory.rglob("*"))
-
-
-def _directory(config: StreamsConfig) -> Path:
-    return Path(config["state.dir"]) / str(config.required("application.id"))

@@ -11,7 +11,7 @@ from penstock.errors import StateStoreNotAvailableError
 from penstock.host.api import HostListener, State, StateQueries
 from penstock.host.spark.checkpoints.checkpoint import checkpoint_of
 from penstock.host.spark.checkpoints.manifests import NewManifests, existing_metadata
-from penstock.host.spark.driver.figures import Figures
+from penstock.host.spark.driver.figures import ManifestFigures
 from penstock.host.spark.query.queries import CheckpointQueries
 from penstock.host.supervision.watching import Watching
 from penstock.metrics.host_metrics import Measured
@@ -31,7 +31,7 @@ class CheckpointWatch(Watching):
         self._clock = clock or SystemClock()
         self._checkpoint = checkpoint_of(config)
         self._queries = CheckpointQueries(built, config, self._checkpoint)
-        self._figures = Figures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
+        self._figures = ManifestFigures(config["metrics.num.samples"], config["metrics.sample.window.ms"])
         self._manifests = NewManifests(self._checkpoint)
         self._following = threading.Lock()
 

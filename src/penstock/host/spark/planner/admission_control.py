@@ -14,7 +14,7 @@ from penstock.host.spark.checkpoints.carried import carried_bytes
 from penstock.host.spark.checkpoints.checkpoint import Manifest
 from penstock.host.spark.planner.lagging import held_bytes, lagging_partitions, unread_partitions, waited_partitions
 from penstock.host.spark.planner.quota import (
-    Limits,
+    QuotaLimits,
     first_quota,
     next_quota,
     positions_within,
@@ -55,7 +55,7 @@ class AdmissionControl:
         self._placement = placement
         self._inputs = frozenset(description.inputs)
         self._offsets_for_time = offsets_for_time
-        self._limits = Limits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
+        self._limits = QuotaLimits(config["penstock.batch.max.bytes"], config["penstock.batch.target.ms"])
         self._quota = first_quota(self._limits)
         self._record_bytes: dict[str, float] = {}
         self.held_bound: int = config["penstock.held.max.bytes"]

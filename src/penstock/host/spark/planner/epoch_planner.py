@@ -33,7 +33,7 @@ from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.admission_control import AdmissionControl
 from penstock.host.spark.planner.group_offsets import GroupOffsets
 from penstock.host.spark.planner.taps import read_taps
-from penstock.host.spark.planner.task_controls import Range, task_controls, task_ranges
+from penstock.host.spark.planner.task_controls import OffsetRange, task_controls, task_ranges
 from penstock.host.spark.planner.topic_ends import TopicEnds
 from penstock.host.spark.protocol.application_description import ApplicationDescription
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
@@ -73,7 +73,7 @@ class EpochPartition(InputPartition):
     def __init__(
         self,
         controls: list[tuple[TaskId, TaskControl]],
-        ranges: list[Range],
+        ranges: list[OffsetRange],
         global_control: GlobalControl,
         sink: SinkControl | None,
     ) -> None:

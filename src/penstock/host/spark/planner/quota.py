@@ -27,7 +27,7 @@ FAN_OUT = 4
 
 
 @dataclass(frozen=True)
-class Limits:
+class QuotaLimits:
     """Bounds of an epoch: its bytes and the time in ms that it should take (`penstock.batch.max.bytes`,
     `penstock.batch.target.ms`)."""
 
@@ -35,12 +35,12 @@ class Limits:
     target_ms: int
 
 
-def first_quota(limits: Limits) -> int:
+def first_quota(limits: QuotaLimits) -> int:
     """Return the bytes of the first epoch after a start."""
     return min(limits.max_bytes, _FIRST_QUOTA)
 
 
-def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits, sent_bytes: int = 0) -> int:
+def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: QuotaLimits, sent_bytes: int = 0) -> int:
     """Return the bytes of the next epoch after one that read `read_bytes` in `duration_ms` and whose tasks sent on
     `sent_bytes`.
 
@@ -55,7 +55,7 @@ def next_quota(quota: int, read_bytes: int, duration_ms: int, limits: Limits, se
     return _in_time(quota, read_bytes, duration_ms, limits)
 
 
-def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: Limits) -> int:
+def _in_time(quota: int, read_bytes: int, duration_ms: int, limits: QuotaLimits) -> int:
     if read_bytes < quota / 2 and duration_ms <= limits.target_ms:
         return quota
     wanted = read_bytes * limits.target_ms / max(duration_ms, 1)

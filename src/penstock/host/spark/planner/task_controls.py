@@ -18,7 +18,7 @@ from penstock.record import TopicPartition
 
 
 @dataclass(frozen=True)
-class Range:
+class OffsetRange:
     """Records to fetch for a task: offsets from start to before end."""
 
     task: TaskId
@@ -59,8 +59,8 @@ def task_controls(
 
 def task_ranges(
     description: ApplicationDescription, task: TaskId, start: EpochOffset, end: EpochOffset
-) -> Iterator[Range]:
+) -> Iterator[OffsetRange]:
     """Yield what a task reads of topics of brokers in the epoch from `start` to `end`."""
     for partition in description.placement.inputs_of(task, description.topology.repartition_topics):
         if end.position(partition) > start.position(partition):
-            yield Range(task, partition, start.position(partition), end.position(partition))
+            yield OffsetRange(task, partition, start.position(partition), end.position(partition))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -157,12 +158,9 @@ class CheckpointQueries:
             for name in self._builders
             for task in stored.with_store(name)
         }
-        admin = ConfluentAdmin(self._config)
-        try:
+        with closing(ConfluentAdmin(self._config)) as admin:
             every = sorted({tp for each in needed.values() for tp in each})
             ends = admin.end_offsets(every, read_committed=True) if every else {}
-        finally:
-            admin.close()
         lags: dict[str, dict[int, LagInfo]] = {}
         for (name, partition), partitions in sorted(needed.items()):
             seen = sum(settled[tp.topic][tp.partition] for tp in partitions)

@@ -21,7 +21,7 @@ from penstock.errors import StreamsError
 from penstock.host.packing.record_blobs import encode_batch
 from penstock.host.spark.clients import open_checkpoint
 from penstock.host.spark.planner.epoch_planner import EpochPartition, EpochPlanner
-from penstock.host.spark.planner.task_controls import Range
+from penstock.host.spark.planner.task_controls import OffsetRange
 from penstock.host.spark.protocol.application_description import ApplicationDescription, load_description
 from penstock.host.spark.protocol.epoch_offset import EpochOffset
 from penstock.host.spark.protocol.failures import QueryFailedError, encode_failure
@@ -133,7 +133,7 @@ def _partition_rows(description: ApplicationDescription, partition: EpochPartiti
     if partition.sink is not None:
         for number in range(description.placement.sink_partitions):
             yield Row(CONTROL, sink_level, number, 0, 0, partition.sink.encode())
-    ranges: dict[TaskId, list[Range]] = {}
+    ranges: dict[TaskId, list[OffsetRange]] = {}
     for each in partition.ranges:
         ranges.setdefault(each.task, []).append(each)
     with global_stores(description, open_checkpoint(description.checkpoint), partition.global_control) as stores:
@@ -148,7 +148,9 @@ def _partition_rows(description: ApplicationDescription, partition: EpochPartiti
     check_topics(description, {each.partition.topic for each in partition.ranges})
 
 
-def _fetched(description: ApplicationDescription, ranges: list[Range], planned_ms: int) -> Iterator[PartitionBatch]:
+def _fetched(
+    description: ApplicationDescription, ranges: list[OffsetRange], planned_ms: int
+) -> Iterator[PartitionBatch]:
     for each in ranges:
         for batch in read_range(description, each.partition, each.start, each.end, planned_ms):
             yield PartitionBatch(*each.partition, batch)

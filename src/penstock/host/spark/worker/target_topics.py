@@ -21,7 +21,7 @@ _MISSING_SECONDS = 1.0
 """How long a missing topic is assumed to be missing before brokers are asked again."""
 
 
-class TargetTopics(dict[str, int]):
+class TargetPartitions(dict[str, int]):
     """The number of partitions by topic; looks up a topic that it does not know."""
 
     def __init__(self, description: ApplicationDescription) -> None:
@@ -49,6 +49,6 @@ class TargetTopics(dict[str, int]):
 
 
 @lru_cache(maxsize=DESCRIPTIONS_AT_HAND)
-def target_topics(description: ApplicationDescription) -> TargetTopics:
+def target_topics(description: ApplicationDescription) -> TargetPartitions:
     """Return the topics as this process knows them."""
-    return TargetTopics(description)
+    return TargetPartitions(description)

@@ -28,7 +28,7 @@ from penstock.host.spark.worker.bases import keep_base
 from penstock.host.spark.worker.measuring import EpochMeasuring
 from penstock.host.spark.worker.printing import PrintBuffer
 from penstock.host.spark.worker.target_topics import target_topics
-from penstock.host.spark.worker.task_state import TaskState
+from penstock.host.spark.worker.task_state import EpochTaskState
 from penstock.plan.subtopology import TaskId
 from penstock.private_files import private_directory
 from penstock.record import PartitionBatch, RecordBatch, TopicPartition, size_of
@@ -81,7 +81,7 @@ class TaskEpoch:
         if first is None and not control.carried and control.is_idle():
             keep_base(self._description, str(self._task), self._checkpoint)
             return [], self._report(replace(control.entry, carried=None), "", 0)
-        state = TaskState(self._description, self._checkpoint, self._task, control)
+        state = EpochTaskState(self._description, self._checkpoint, self._task, control)
         try:
             with self._measuring.processing():
                 commit = self._process(state, chain(() if first is None else (first,), new))
@@ -105,7 +105,7 @@ class TaskEpoch:
         worker = f"{socket.gethostname()} (pid {os.getpid()})"
         return sent, report._replace(phases=self._measuring.phases(), worker=worker, awaited=self._awaited)
 
-    def _process(self, state: TaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
+    def _process(self, state: EpochTaskState, inputs: Iterable[PartitionBatch]) -> TaskCommit:
         description, control = self._description, self._control
         task = StreamTask(
             self._spec,

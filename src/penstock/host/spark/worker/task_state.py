@@ -48,7 +48,7 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 _MOST_RACES = 8
 
 
-class TaskState:
+class EpochTaskState:
     """Base and checkpoint of a task at the beginning of an epoch."""
 
     def __init__(

@@ -32,7 +32,7 @@ _PIECE = 1024 * 1024
 
 
 @dataclass(frozen=True)
-class Program:
+class WorkerProgram:
     """The first message to a worker. layout: of the application (`Layout`), with the functions of the user, pickled by
     `dump_program`. run: of the state directory, see `StateDirectory.run`. log_level: of the lines that are wanted."""
 
@@ -42,7 +42,7 @@ class Program:
 
 
 @dataclass(frozen=True)
-class Ready:
+class WorkerReady:
     """A worker has loaded the program, unless `error` says why it could not."""
 
     error: str = ""
@@ -70,7 +70,7 @@ class OpenGlobal:
     now_ms: int
 
 
-WorkerAction = Open | OpenGlobal | v.Run | v.Prepare | v.Apply | v.Close
+WorkerAction = Open | OpenGlobal | v.RunTask | v.Prepare | v.Apply | v.Close
 """What a worker does."""
 
 
@@ -86,7 +86,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class ReadPositions:
-    """Ask for the `TaskPositions` of each open task of the worker that has the store."""
+    """Ask for the `OpenTaskPositions` of each open task of the worker that has the store."""
 
     store: str
 
@@ -117,7 +117,7 @@ class CloseTap:
     node: str
 
 
-class Connection:
+class WorkerConnection:
     """One end of a stream of messages."""
 
     def __init__(self, stream: socket.socket) -> None:

@@ -31,20 +31,20 @@ from penstock.host.supervision.switching import switch_threads_often
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.directories import StateDirectory
 from penstock.host.threads.processing import TaskRunner
-from penstock.host.threads.target_topics import TargetTopics
+from penstock.host.threads.target_topics import PartitionCounts
 from penstock.host.threads.vocabulary import GLOBAL_TASK, OpenedState
 from penstock.host.threads.workers.messages import (
     CloseTap,
-    Connection,
     LogLine,
     Open,
     OpenGlobal,
-    Program,
     ReadPositions,
     ReadStore,
     ReadTap,
-    Ready,
     WorkerAction,
+    WorkerConnection,
+    WorkerProgram,
+    WorkerReady,
 )
 from penstock.log_context import current_work
 from penstock.plan.subtopology import TaskId
@@ -73,13 +73,13 @@ def main(arguments: Sequence[str]) -> None:
     with suppress(EOFError):
         worker = _loaded(connection, connection.receive())
         if worker is not None:
-            threading.Thread(target=worker.read, args=(Connection(reads),), daemon=True).start()
+            threading.Thread(target=worker.read, args=(WorkerConnection(reads),), daemon=True).start()
             gc.freeze()  # what is loaded is never garbage
             worker.run(connection)
     os._exit(0)  # nothing of it is needed: no thread of a library keeps it
 
 
-class _Answers(Connection):
+class _Answers(WorkerConnection):
     """A connection on which several threads send."""
 
     def __init__(self, stream: socket.socket) -> None:
@@ -105,19 +105,19 @@ def _end_with(stream: socket.socket, parent: int) -> None:
     os._exit(0)
 
 
-def _loaded(connection: _Answers, program: Program) -> _Worker | None:
+def _loaded(connection: _Answers, program: WorkerProgram) -> _Worker | None:
     """Load the program and tell whether that was possible."""
     logging.getLogger().setLevel(program.log_level)
     logging.getLogger().addHandler(_LogLines(connection))
     try:
         layout = load_program(program.layout)
     except BaseException:
-        connection.send(Ready(traceback.format_exc().strip().splitlines()[-1]))
+        connection.send(WorkerReady(traceback.format_exc().strip().splitlines()[-1]))
         return None
     directory = StateDirectory.of_run(layout.config, program.run)
-    targets = TargetTopics(layout.topic_partitions, partial(_admin, layout.config))
+    targets = PartitionCounts(layout.topic_partitions, partial(_admin, layout.config))
     worker = _Worker(TaskRunner(layout, targets), directory.open_base)
-    connection.send(Ready())
+    connection.send(WorkerReady())
     return worker
 
 
@@ -162,7 +162,7 @@ class _Worker:
                 os._exit(OUT_OF_MEMORY)
             connection.send(event)
 
-    def read(self, connection: Connection) -> None:
+    def read(self, connection: WorkerConnection) -> None:
         """Answer reads: with a list of what was found, or with the error."""
         with suppress(EOFError, OSError):
             while True:

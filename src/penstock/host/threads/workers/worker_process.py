@@ -19,7 +19,7 @@ from penstock.host.supervision.turns import Turn
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.queued import QueuedThread
 from penstock.host.threads.vocabulary import GLOBAL_TASK
-from penstock.host.threads.workers.messages import Connection, LogLine, Program, Ready, WorkerAction
+from penstock.host.threads.workers.messages import LogLine, WorkerAction, WorkerConnection, WorkerProgram, WorkerReady
 from penstock.host.threads.workers.worker import OUT_OF_MEMORY
 from penstock.log_context import logged_as
 from penstock.plan.subtopology import TaskId
@@ -112,7 +112,7 @@ class WorkerProcess:
     def __init__(
         self,
         name: str,
-        program: Program,
+        program: WorkerProgram,
         answer: Callable[[v.Event], None],
         died: Died,
         turn: Turn | None = None,
@@ -153,7 +153,7 @@ class WorkerProcess:
         finally:
             for _, their in ends:
                 their.close()
-        self._tasks, self._reads = (Connection(our) for our, _ in ends)
+        self._tasks, self._reads = (WorkerConnection(our) for our, _ in ends)
         self._reading = threading.Lock()
         self._sender: QueuedThread[object] = QueuedThread(f"penstock-{name}-to-worker-{self.pid}", self._send)
         self._receiver = threading.Thread(
@@ -260,7 +260,7 @@ class WorkerProcess:
         try:
             while True:
                 match self._tasks.receive():
-                    case Ready(error):
+                    case WorkerReady(error):
                         self._refusal = error
                         self._busy_since_ms = elapsed_milliseconds()
                         self._ready.set()
@@ -297,7 +297,7 @@ class WorkerProcess:
 
 
 def _takes_turn(action: object) -> bool:
-    return isinstance(action, v.Run) and action.task != GLOBAL_TASK
+    return isinstance(action, v.RunTask) and action.task != GLOBAL_TASK
 
 
 def _how(code: int) -> str:

@@ -25,8 +25,8 @@ from penstock.host.supervision.turns import TopologyTurns
 from penstock.host.threads import vocabulary as v
 from penstock.host.threads.processing import (
     LAST_SECONDS,
+    OpenTaskPositions,
     ReadableStore,
-    TaskPositions,
     TaskRunner,
     sum_of_known,
 )
@@ -36,11 +36,11 @@ from penstock.host.threads.workers.messages import (
     CloseTap,
     Open,
     OpenGlobal,
-    Program,
     ReadPositions,
     ReadStore,
     ReadTap,
     WorkerAction,
+    WorkerProgram,
 )
 from penstock.host.threads.workers.placing import place
 from penstock.host.threads.workers.worker_process import (
@@ -80,7 +80,7 @@ def starter_of_workers(layout: Layout, run: str) -> StartWorker:
     program cannot be sent to other processes."""
     parts = parts_of(layout.topology, layout.config)
     level = logging.getLogger().getEffectiveLevel()
-    program = Program(dump_program(layout, parts, "worker processes"), run, level)
+    program = WorkerProgram(dump_program(layout, parts, "worker processes"), run, level)
     return partial(WorkerProcess, str(layout.config["application.id"]), program)
 
 
@@ -172,7 +172,7 @@ class WorkerProcesses:
                     worker = self._open.pop(task)
                     self._before[task] = self._running.pop(task)
                 self._ask(worker, action)
-            case v.Run() | v.Prepare() | v.Apply():
+            case v.RunTask() | v.Prepare() | v.Apply():
                 self._ask(self._open[action.task], action)
             case _:
                 assert_never(action)
@@ -222,7 +222,7 @@ class WorkerProcesses:
             case v.Failed(error, task) if task == GLOBAL_TASK:
                 self._answer(v.Failed(error))
                 self._answered_globally(None)
-            case v.Started(task) | v.Ran(task) | v.Prepared(task) | v.Applied(task) | v.Closed(task) if (
+            case v.Started(task) | v.Ran(task) | v.CommitPrepared(task) | v.CommitApplied(task) | v.Closed(task) if (
                 task == GLOBAL_TASK
             ):
                 self._answered_globally(None)
@@ -237,7 +237,7 @@ class WorkerProcesses:
                 self._has_processed.discard(task)
             case v.Ran(task, records=records) if records:
                 self._has_processed.add(task)
-            case v.Applied(task) if task in self._has_processed:
+            case v.CommitApplied(task) if task in self._has_processed:
                 self._deaths.pop(task, None)
             case _:
                 pass
@@ -348,7 +348,7 @@ class WorkerProcesses:
             with suppress(InvalidStateStoreError):
                 worker.read(CloseTap(node))
 
-    def _remote(self, worker: Worker, found: TaskPositions, name: str, committed: bool) -> StateStore:
+    def _remote(self, worker: Worker, found: OpenTaskPositions, name: str, committed: bool) -> StateStore:
         """Return a store of a worker, to be read here."""
         task, config = found.task, self._layout.config
         builders = self._layout.spec(task).stores

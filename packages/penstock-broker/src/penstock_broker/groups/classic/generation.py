@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.classic.members import ClassicMembers
@@ -14,24 +12,25 @@ from penstock_broker.groups.classic.state import NEXT_STATES, ClassicGroupState
 from penstock_broker.groups.context import GroupContext
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 _log = logging.getLogger(__name__)
 
 
 class ClassicGeneration:
-    """A generation, its state, and the answers that give it to members.
+    """A generation, its state, and its answers to members.
 
     Args:
         group_id: name of the group.
-        context: its surroundings.
+        context: its environment.
         members: its members.
 
     Attributes:
-        number: counts rebalances.
-        state: where the group stands in a rebalance.
-        protocol_type: what the group is for; None if it never had members.
+        number: the generation id, incremented by each rebalance.
+        state: phase of the rebalance.
+        protocol_type: purpose of the group; None if it never had members.
         protocol: the assignor of this generation.
-        changed_ms: when the state changed last, in ms since the epoch.
+        changed_ms: time of the last change of state, in ms since the epoch.
     """
 
     def __init__(self, group_id: str, context: GroupContext, members: ClassicMembers) -> None:
@@ -45,7 +44,7 @@ class ClassicGeneration:
         self._members = members
 
     def move_to(self, state: ClassicGroupState) -> None:
-        """Enter a state that may follow the present one."""
+        """Enter a valid next state."""
         assert state in NEXT_STATES[self.state], f"a group that is {self.state} cannot become {state}"
         self.state = state
         self.changed_ms = self._context.clock.milliseconds()
@@ -80,7 +79,7 @@ class ClassicGeneration:
         }
 
     def load(self, value: Message) -> None:
-        """Take generation and members from the fields of the group's record; sessions begin now."""
+        """Load generation and members from the group's record, and start their sessions."""
         self.number = value["generation"]
         self.protocol_type = value["protocol_type"] or None
         self.protocol = value["protocol"]
@@ -102,14 +101,14 @@ class ClassicGeneration:
         self.state = ClassicGroupState.STABLE if self._members else ClassicGroupState.EMPTY
 
     def try_save(self, change: str) -> None:
-        """Write generation and members with their present assignments; a failure only leaves a warning."""
+        """Write generation and members with their current assignments; a failure is only logged."""
         try:
             self.save({member_id: member.assignment for member_id, member in self._members.items()})
         except ApiError as error:
             _log.warning("group %s: %s, which is not kept: %s", self._group_id, change, error)
 
     def save(self, assignments: Mapping[str, bytes]) -> None:
-        """Write generation and members, with an assignment by member id.
+        """Write generation and members, with assignments by member id.
 
         Raises:
             ApiError: COORDINATOR_NOT_AVAILABLE.

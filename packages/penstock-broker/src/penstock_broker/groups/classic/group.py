@@ -8,9 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from kio.schema.consumer_protocol_subscription.v0.data import ConsumerProtocolSubscription
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
 from penstock_broker.groups.classic.joining import ClassicJoining, JoinRequest
@@ -22,25 +19,27 @@ from penstock_broker.groups.context import Answer, GroupContext
 from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord, RecordKind
-from penstock_broker.wire.codec import Message, entity_codec
+from penstock_broker.wire.codec import Message, structure_codec
+from penstock_broker.wire.error_codes import ErrorCode
 from penstock_broker.wire.primitives import INT16, Cursor, MalformedMessageError
+from penstock_broker.wire.schemas import consumer_protocol_subscription
 
 CONSUMER_PROTOCOL: Final = "consumer"
-"""Type of the protocol of Kafka's consumers."""
+"""Protocol type of Kafka's consumers."""
 
-_subscription = entity_codec(ConsumerProtocolSubscription)
+_subscription = structure_codec(consumer_protocol_subscription.DATA.at(0))
 
 
 class ClassicGroup(Group):
-    """A classic group; without members and a type of protocol it only has committed offsets.
+    """A classic group; without members and a protocol type it only has committed offsets.
 
     Args:
         group_id: its name.
-        context: its surroundings.
+        context: its environment.
 
     Attributes:
         members: its members by id.
-        generation: the outcome of its last rebalance.
+        generation: the result of its last rebalance.
     """
 
     group_type = "classic"
@@ -54,12 +53,12 @@ class ClassicGroup(Group):
 
     @property
     def protocol_type(self) -> str | None:
-        """What the group is for; None if it never had members."""
+        """Purpose of the group; None if it never had members."""
         return self.generation.protocol_type
 
     @property
     def state(self) -> ClassicGroupState:
-        """Where the group stands in a rebalance."""
+        """Phase of the rebalance."""
         return self.generation.state
 
     @property
@@ -69,13 +68,13 @@ class ClassicGroup(Group):
 
     @property
     def is_unused(self) -> bool:
-        """Whether it has neither members nor clients that are about to join."""
+        """Whether it has neither members nor pending joins."""
         return self.is_empty and not self.members.pending_joins
 
     # Requests of members
 
     def join(self, request: JoinRequest, answer: Answer) -> None:
-        """Handle JoinGroup; the answer may come when all members have joined.
+        """Handle JoinGroup; the answer may wait until all members have joined.
 
         Raises:
             ApiError: the errors of ClassicJoining.join.
@@ -90,13 +89,13 @@ class ClassicGroup(Group):
         assignments: Mapping[str, bytes],
         answer: Answer,
     ) -> None:
-        """Handle SyncGroup; the answer may come when the leader has sent the assignment.
+        """Handle SyncGroup; the answer may wait until the leader has sent the assignment.
 
         Args:
             identity: the member and its generation.
-            protocol_type: the type that the member takes the group for; None if it does not say.
-            protocol: the assignor that it used; None if it does not say.
-            assignments: by member id; only the leader sends any.
+            protocol_type: the protocol type expected by the member; None if not given.
+            protocol: the assignor used by the member; None if not given.
+            assignments: by member id; empty except from the leader.
             answer: gives the response.
 
         Raises:
@@ -120,14 +119,14 @@ class ClassicGroup(Group):
             raise ApiError(ErrorCode.rebalance_in_progress)
 
     def leave(self, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Handle LeaveGroup, and return a code for each member.
+        """Handle LeaveGroup, and return an error code per member.
 
         Args:
             members: member id and instance id; a static member may be removed by its instance id alone.
         """
         codes = [self._leave(member_id, instance_id) for member_id, instance_id in members]
         if ErrorCode.none in codes and not self.is_empty:
-            # As in Kafka, also where none of them was a member yet.
+            # As in Kafka, even if all of them were only pending joins.
             self._rebalance.begin_or_complete("members leave")
         return codes
 
@@ -154,7 +153,7 @@ class ClassicGroup(Group):
             self._rebalance.begin_or_complete(f"the session of member {member_id} is over")
 
     def close(self) -> None:
-        """Drop what is due, because the group is deleted."""
+        """Cancel timers and pending requests, because the group is deleted."""
         for member_id in [*self.members, *self.members.pending_joins]:
             self.members.remove(member_id)
         self._rebalance.close()
@@ -162,7 +161,7 @@ class ClassicGroup(Group):
     # Checks
 
     def check_member(self, identity: MemberIdentity) -> ClassicGroupMember:
-        """Return a member after checking that it is one, of the present generation.
+        """Return a member after checking that it belongs to the current generation.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION.
@@ -181,7 +180,7 @@ class ClassicGroup(Group):
         self.check_member(identity)
 
     def check_commit(self, identity: MemberIdentity, version: int, partitions: Iterable[TopicPartition]) -> None:
-        """Check that a member may commit offsets; its session is extended.
+        """Check that a member may commit offsets, and extend its session.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS.
@@ -192,10 +191,10 @@ class ClassicGroup(Group):
         self.members.extend_session(member)
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Accept every client: only the members of consumer groups say who they are."""
+        """Accept every client: only members of consumer groups identify themselves."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members read a topic, as far as the broker can tell."""
+        """Return whether members subscribe to a topic, as far as the broker knows."""
         if self.protocol_type != CONSUMER_PROTOCOL:
             return False
         try:
@@ -205,20 +204,23 @@ class ClassicGroup(Group):
             return True
 
     def retained_from(self, offset: CommittedOffset) -> int | None:
-        """Return from when on the retention time of an offset counts, in ms since the epoch; None if it does not."""
+        """Return the start of an offset's retention time.
+
+        It is in ms since the epoch; None if the offset is retained for now.
+        """
         if self.protocol_type is None or self.generation.changed_ms < 0:
             return offset.committed_ms
         if self.is_empty:
             return self.generation.changed_ms
-        # Members of other types of protocols do not tell which topics they use.
+        # Members of other protocol types do not reveal their topics.
         is_stable_consumer = self.protocol_type == CONSUMER_PROTOCOL and self.state == ClassicGroupState.STABLE
         return offset.committed_ms if is_stable_consumer else None
 
     def check_offsets_can_be_deleted(self) -> None:
-        """Check that offsets may be removed while there are members.
+        """Check that offsets may be removed while the group has members.
 
         Raises:
-            ApiError: NON_EMPTY_GROUP, because the broker cannot tell which topics the members use.
+            ApiError: NON_EMPTY_GROUP, because the broker does not know the topics of the members.
         """
         if not self.is_empty and self.protocol_type != CONSUMER_PROTOCOL:
             raise ApiError(ErrorCode.non_empty_group)
@@ -226,7 +228,7 @@ class ClassicGroup(Group):
     # Description
 
     def description(self) -> Message:
-        """Return the group as DescribeGroups shows it."""
+        """Return the group in the form of DescribeGroups."""
         is_stable = self.state == ClassicGroupState.STABLE
         protocol = (self.generation.protocol or "") if is_stable else ""
         return {
@@ -248,7 +250,7 @@ class ClassicGroup(Group):
         }
 
     def removals(self) -> list[GroupRecord]:
-        """Return the records that remove the group; a group that only has offsets has none of its own."""
+        """Return the records that remove the group; empty for a group with offsets only."""
         if self.protocol_type is None:
             return []
         return [GroupRecord(RecordKind.GROUP, {"group": self.group_id}, None)]
@@ -256,6 +258,6 @@ class ClassicGroup(Group):
 
 def _subscribed(metadata: bytes) -> list[str]:
     cursor = Cursor(memoryview(metadata))
-    cursor.number(INT16)  # all later versions begin like the first one
+    cursor.number(INT16)  # all later versions begin like the first
     topics: list[str] = _subscription.decode(cursor)["topics"]
     return topics

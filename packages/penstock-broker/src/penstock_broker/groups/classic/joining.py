@@ -6,8 +6,6 @@ import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.config import BrokerConfig
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
@@ -16,22 +14,23 @@ from penstock_broker.groups.classic.members import ClassicMembers
 from penstock_broker.groups.classic.rebalance import ClassicRebalance
 from penstock_broker.groups.classic.state import ClassicGroupState
 from penstock_broker.groups.context import Answer
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class JoinRequest(NamedTuple):
     """A request to join.
 
     Args:
-        member_id: empty for a client that is no member yet.
+        member_id: empty for a client that is not a member yet.
         instance_id: name of a static member; None for others.
-        client_id: the name that the client gives itself.
+        client_id: name of the client, chosen by itself.
         client_host: its address.
-        session_timeout_ms: after how long without a request the member is removed.
-        rebalance_timeout_ms: how long the others wait for it in a rebalance.
-        protocol_type: what the group is for, such as `consumer` or `connect`.
-        protocols: its assignors and what it tells each of them, the preferred one first.
+        session_timeout_ms: time (ms) without a request after which the member is removed.
+        rebalance_timeout_ms: time (ms) that the others wait for it in a rebalance.
+        protocol_type: purpose of the group, such as `consumer` or `connect`.
+        protocols: its assignors with its metadata for each of them, preferred first.
         needs_member_id: whether a new member must ask again with the id that it gets (KIP-394).
-        may_skip_assignment: whether a leader understands that the assignment stays.
+        may_skip_assignment: whether the client, as a leader, understands that the assignment is unchanged.
     """
 
     member_id: str
@@ -47,7 +46,7 @@ class JoinRequest(NamedTuple):
 
 
 class ClassicJoining:
-    """Takes the requests to join a group.
+    """Handles the requests to join a group.
 
     Args:
         config: the broker's settings.
@@ -65,7 +64,7 @@ class ClassicJoining:
         self._rebalance = rebalance
 
     def join(self, request: JoinRequest, answer: Answer) -> None:
-        """Handle JoinGroup; the answer may come when all members have joined.
+        """Handle JoinGroup; the answer may wait until all members have joined.
 
         Raises:
             ApiError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID or FENCED_INSTANCE_ID.
@@ -135,7 +134,7 @@ class ClassicJoining:
         self._rebalance.add(member)
 
     def _rejoin(self, request: JoinRequest, member: ClassicGroupMember, answer: Answer) -> None:
-        is_changed = list(member.protocols.items()) != list(request.protocols.items())  # also where the order changed
+        is_changed = list(member.protocols.items()) != list(request.protocols.items())  # a changed order counts, too
         match self._generation.state:
             case ClassicGroupState.COMPLETING if not is_changed:
                 # It may have missed the first answer.
@@ -143,12 +142,12 @@ class ClassicJoining:
             case ClassicGroupState.STABLE if not is_changed and member.member_id != self._members.leader:
                 answer(self._generation.joined(member))
             case _:
-                # The leader joins again for what only it knows of, such as new partitions.
+                # The leader joins again because of changes that only it can see, such as new partitions.
                 self._update(request, member, answer)
                 self._rebalance.begin_or_complete(f"member {member.member_id} joins again")
 
     def _update(self, request: JoinRequest, member: ClassicGroupMember, answer: Answer) -> None:
-        # A client that repeats its request does not wait for the answer to the first one.
+        # A client that repeats its request no longer waits for the first answer.
         member.answer_join({"error_code": ErrorCode.rebalance_in_progress, "member_id": member.member_id})
         member.protocols = request.protocols
         member.session_timeout_ms = request.session_timeout_ms
@@ -158,7 +157,7 @@ class ClassicJoining:
     def _replace_static(
         self, request: JoinRequest, replaced: ClassicGroupMember, member_id: str, answer: Answer
     ) -> None:
-        """Let a static member that was away take its place again, under a new id."""
+        """Replace a static member that was away by its new instance, under a new id."""
         old_leader = self._members.leader
         member = self._members.replace_static(replaced, member_id)
         self._members.extend_session(member)
@@ -167,18 +166,18 @@ class ClassicJoining:
             case ClassicGroupState.STABLE if self._members.selected_protocol() == self._generation.protocol:
                 self._keep_replaced(request, member, old_leader or "")
             case ClassicGroupState.STABLE | ClassicGroupState.COMPLETING:
-                # The leader may have the old id already, and would assign to it.
+                # The leader may already know the old id and would assign to it.
                 self._rebalance.begin(f"static member {member.instance_id} joins again")
             case _:
                 self._rebalance.complete_if_all_joined()
 
     def _keep_replaced(self, request: JoinRequest, member: ClassicGroupMember, old_leader: str) -> None:
-        """Answer a static member that is back in a stable group: nothing else changes."""
+        """Answer a static member that is back in a stable group, which is otherwise unchanged."""
         self._generation.try_save(f"static member {member.instance_id} is back")
         response = self._generation.joined(member)
         if request.may_skip_assignment:
             response["skip_assignment"] = member.member_id == self._members.leader
         else:
-            # Without that a leader would assign; under its old id it takes itself for a follower.
+            # Without that flag a leader would assign; given its old id as the leader, it acts as a follower.
             response |= {"leader": old_leader, "members": []}
         member.answer_join(response)

@@ -11,11 +11,15 @@ from penstock_broker.wire.codec import Message
 
 @dataclass(slots=True)
 class ClassicGroupMember:
-    """A member and its waiting requests.
+    """A member and its pending requests.
 
     Args:
-        join: gives the answer to the JoinGroup that waits.
-        sync: gives the answer to the SyncGroup that waits.
+        session_timeout_ms: time (ms) without a request after which it is removed.
+        rebalance_timeout_ms: time (ms) that the others wait for it in a rebalance.
+        protocols: its assignors with its metadata for each of them, preferred first.
+        assignment: its part of the leader's assignment.
+        join: answers its pending JoinGroup.
+        sync: answers its pending SyncGroup.
         is_new: whether it has not taken part in a rebalance.
         is_pending_sync: whether the others wait for its SyncGroup.
     """
@@ -35,7 +39,7 @@ class ClassicGroupMember:
 
     @property
     def size(self) -> int:
-        """Bytes of its subscription."""
+        """Size of its subscription in bytes."""
         return sum(len(name) + len(metadata) for name, metadata in self.protocols.items())
 
     @property
@@ -44,17 +48,17 @@ class ClassicGroupMember:
         return self.join is not None or self.sync is not None
 
     def subscription(self, protocol: str | None) -> bytes:
-        """Return its metadata for an assignor; empty if it has none."""
+        """Return its metadata for an assignor, or empty bytes."""
         return self.protocols.get(protocol or "", b"")
 
     def answer_join(self, response: Message) -> None:
-        """Answer the JoinGroup that waits, if there is one."""
+        """Answer the pending JoinGroup, if any."""
         answer, self.join = self.join, None
         if answer is not None:
             answer(response)
 
     def answer_sync(self, response: Message) -> bool:
-        """Answer the SyncGroup that waits; return whether there was one."""
+        """Answer the pending SyncGroup, if any; return whether it existed."""
         answer, self.sync = self.sync, None
         if answer is not None:
             answer(response)

@@ -1,6 +1,6 @@
-"""The rebalance of a classic group: all members join, and then the leader assigns.
+"""The rebalance of a classic group: all members join, then the leader assigns.
 
-Both phases end by time too: members that have not joined by then, or have not asked for their assignment, are removed.
+Both phases have a time-out: members that have not joined by then, or not asked for their assignment, are removed.
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.classic.generation import ClassicGeneration
 from penstock_broker.groups.classic.member import ClassicGroupMember
 from penstock_broker.groups.classic.members import ClassicMembers
 from penstock_broker.groups.classic.state import ClassicGroupState
 from penstock_broker.groups.context import Answer, GroupContext
+from penstock_broker.wire.error_codes import ErrorCode
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60_000
-"""How long a new member may wait for the others; then it has to ask again, which shows that it still exists."""
+"""Time (ms) that a new member may wait for the others.
+
+After that it has to ask again, which shows that it still exists.
+"""
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ class ClassicRebalance:
 
     Args:
         group_id: name of the group.
-        context: its surroundings.
+        context: its environment.
         members: its members.
         generation: its generation.
     """
@@ -45,14 +47,14 @@ class ClassicRebalance:
         self._has_new_member = False
 
     def add(self, member: ClassicGroupMember) -> None:
-        """Add a new member, and let it take part."""
+        """Add a new member and include it in a rebalance."""
         self._has_new_member = True
         self._members.put(member)
         self._members.start_session(member.member_id, NEW_MEMBER_JOIN_TIMEOUT_MS)
         self.begin_or_complete(f"member {member.member_id} joins")
 
     def begin_or_complete(self, reason: str) -> None:
-        """Begin a rebalance, or complete the present one if it waited only for this."""
+        """Begin a rebalance, or complete the current one if nothing else is missing."""
         if self._generation.state == ClassicGroupState.PREPARING:
             self.complete_if_all_joined()
         else:
@@ -61,13 +63,13 @@ class ClassicRebalance:
     # Joining
 
     def begin(self, reason: str) -> None:
-        """Wait for all members to join again; those that wait for assignments are refused."""
+        """Wait for all members to join again, and reject pending SyncGroups."""
         _log.info("group %s: a rebalance begins: %s", self._group_id, reason)
         if self._generation.state == ClassicGroupState.COMPLETING:
             for member in self._members.values():
                 member.assignment = b""
             self._members.answer_syncs(lambda member: {"error_code": ErrorCode.rebalance_in_progress})
-        # Without the timer is_pending_sync has no effect, until the next phase of assignment sets it for all members.
+        # Without the timer, is_pending_sync has no effect until the next assignment phase sets it for all members.
         self._context.timers.cancel(("sync", self._group_id))
         self._is_first = self._generation.state == ClassicGroupState.EMPTY
         self._generation.move_to(ClassicGroupState.PREPARING)
@@ -81,7 +83,7 @@ class ClassicRebalance:
             self._schedule_join(self._members.rebalance_timeout_ms, self._complete_join)
 
     def _wait_for_first_members(self, delay_ms: int, remaining_ms: int) -> None:
-        """Wait for further members of a new group, as long as they come."""
+        """Wait for further members of a new group, as long as they arrive."""
 
         def look_again() -> None:
             if not self._has_new_member or remaining_ms == 0:
@@ -97,8 +99,8 @@ class ClassicRebalance:
         self._context.timers.schedule(("join", self._group_id), delay_ms, action)
 
     def complete_if_all_joined(self) -> None:
-        """Go on to the assignment if no member is missing."""
-        # The first rebalance lasts as long as its delay, for others that are about to come.
+        """Continue with the assignment if no member is missing."""
+        # The first rebalance lasts for its whole delay, for members that are about to join.
         is_preparing = self._generation.state == ClassicGroupState.PREPARING
         if is_preparing and not self._is_first and self._members.have_all_joined:
             self._complete_join()
@@ -109,14 +111,14 @@ class ClassicRebalance:
             if member.join is None and member.instance_id is None:
                 self._members.remove(member.member_id)
         if self._members and not self._members.elect_leader():
-            # Only static members are left, and all are away: their sessions decide.
+            # All remaining members are static and away: their sessions decide.
             self._schedule_join(self._members.rebalance_timeout_ms, self._complete_join)
             return
         self._generation.number += 1
         if not self._members:
             self._generation.protocol = None
             self._generation.move_to(ClassicGroupState.EMPTY)
-            # After a crash its last members would be expected once more, until their sessions end.
+            # Otherwise, its last members would be expected again after a crash, until their sessions end.
             self._generation.try_save("it is empty now")
             return
         self._generation.protocol = self._members.selected_protocol()
@@ -132,7 +134,7 @@ class ClassicRebalance:
     # Assignment
 
     def sync(self, member: ClassicGroupMember, assignments: Mapping[str, bytes], answer: Answer) -> None:
-        """Give a member its assignment, perhaps later; the leader brings all of them.
+        """Give a member its assignment, possibly later; the leader sends all of them.
 
         Raises:
             ApiError: REBALANCE_IN_PROGRESS.
@@ -181,6 +183,6 @@ class ClassicRebalance:
         self._members.answer_syncs(self._generation.assigned)
 
     def close(self) -> None:
-        """Drop what is due, because the group is deleted."""
+        """Cancel timers, because the group is deleted."""
         for kind in ("join", "sync"):
             self._context.timers.cancel((kind, self._group_id))

@@ -8,7 +8,7 @@ from typing import Final
 
 
 class ClassicGroupState(StrEnum):
-    """The states of a group, by the names that tools show."""
+    """The states of a group, with the names shown by tools."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -22,4 +22,7 @@ NEXT_STATES: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] = {
     ClassicGroupState.COMPLETING: frozenset({ClassicGroupState.STABLE, ClassicGroupState.PREPARING}),
     ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING}),
 }
-"""The states that may follow each state; with no members left, a rebalance ends in an empty group."""
+"""The valid next states of each state.
+
+A rebalance without members ends in an empty group.
+"""

@@ -11,8 +11,6 @@ from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import NO_PARTITIONS, Assignment, as_messages
 from penstock_broker.groups.consumer.heartbeat import LEAVE_FOR_A_WHILE, HeartbeatRequest
@@ -26,15 +24,16 @@ from penstock_broker.groups.group import Group, MemberIdentity
 from penstock_broker.groups.offsets import CommittedOffset, TopicPartition
 from penstock_broker.groups.schemas import GroupRecord
 from penstock_broker.wire.codec import Message
+from penstock_broker.wire.error_codes import ErrorCode
 
 FIRST_COMMIT_WITH_EPOCHS: Final = 9
-"""The version of OffsetCommit from which members of consumer groups may use it."""
+"""First version of OffsetCommit for members of consumer groups."""
 
 _log = logging.getLogger(__name__)
 
 
 class ConsumerGroupState(StrEnum):
-    """The states of a group, by the names that tools show."""
+    """The states of a group, with the names shown by tools."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -47,7 +46,7 @@ class ConsumerGroup(Group):
 
     Args:
         group_id: its name.
-        context: its surroundings.
+        context: its environment.
 
     Attributes:
         members: its members by id.
@@ -64,7 +63,7 @@ class ConsumerGroup(Group):
         self._seen_topics = -1
 
     def load(self, records: Iterable[GroupRecord]) -> None:
-        """Take what the topic has of the group; the sessions of its members begin now.
+        """Load the group from its records, and start the sessions of its members.
 
         Args:
             records: the last record of each key.
@@ -77,12 +76,12 @@ class ConsumerGroup(Group):
 
     @property
     def protocol_type(self) -> str:
-        """What the group is for."""
+        """Purpose of the group."""
         return "consumer"
 
     @property
     def state(self) -> ConsumerGroupState:
-        """Whether the members have reached their target assignment."""
+        """State of the group, depending on the progress towards the target assignment."""
         if not self.members:
             return ConsumerGroupState.EMPTY
         if self._target.is_outdated:
@@ -149,7 +148,7 @@ class ConsumerGroup(Group):
         }
 
     def _released_member(self, request: HeartbeatRequest) -> ConsumerGroupMember | None:
-        """Return the static member in whose place a client comes back; None if it does not.
+        """Return the static member that a returning client replaces, or None.
 
         Raises:
             ApiError: UNRELEASED_INSTANCE_ID, because the member has not left.
@@ -213,7 +212,7 @@ class ConsumerGroup(Group):
         }
 
     def leave(self, members: Sequence[tuple[str, str | None]]) -> list[ErrorCode]:
-        """Remove static members by their instance ids, as an administrator does; return a code for each.
+        """Remove static members by instance id, as an administrator does; return their error codes.
 
         Args:
             members: member id, which must be empty, and instance id.
@@ -248,7 +247,7 @@ class ConsumerGroup(Group):
             self.members.extend_session(self.members[member_id])
 
     def close(self) -> None:
-        """Drop what is due, because the group is deleted."""
+        """Cancel timers, because the group is deleted."""
         for member_id in tuple(self.members):
             self.members.remove(member_id)
 
@@ -277,7 +276,7 @@ class ConsumerGroup(Group):
     def _check_commit_epoch(
         self, member: ConsumerGroupMember, epoch: int, partitions: Iterable[TopicPartition], code: ErrorCode
     ) -> None:
-        """Check that a member had the partitions in the epoch of its commit (KIP-1251)."""
+        """Check that a member owned the partitions in the epoch of its commit (KIP-1251)."""
         if epoch > member.epoch:
             raise ApiError(code, f"member {member.member_id} has epoch {member.epoch}, not {epoch}")
         if epoch == member.epoch:
@@ -288,7 +287,7 @@ class ConsumerGroup(Group):
                 raise ApiError(code, f"member {member.member_id} did not have {topic}-{number} in epoch {epoch}")
 
     def check_fetch(self, member_id: str | None, member_epoch: int) -> None:
-        """Check that a client may read offsets.
+        """Check that a client may fetch offsets.
 
         Raises:
             ApiError: UNKNOWN_MEMBER_ID or STALE_MEMBER_EPOCH.
@@ -300,20 +299,20 @@ class ConsumerGroup(Group):
             raise ApiError(ErrorCode.stale_member_epoch, f"member {member_id} has epoch {expected}, not {member_epoch}")
 
     def check_offsets_can_be_deleted(self) -> None:
-        """Accept the removal of offsets: the broker knows which topics are in use."""
+        """Accept the removal of offsets: the broker knows the topics in use."""
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Return whether members read a topic."""
+        """Return whether members subscribe to a topic."""
         return any(member.subscribed({topic}) for member in self.members.values())
 
     def retained_from(self, offset: CommittedOffset) -> int | None:
-        """Return from when on the retention time of an offset counts, in ms since the epoch."""
+        """Return the start of an offset's retention time, in ms since the epoch."""
         return offset.committed_ms
 
     # Description
 
     def description(self) -> Message:
-        """Return the group as ConsumerGroupDescribe shows it."""
+        """Return the group in the form of ConsumerGroupDescribe."""
         return {
             "group_id": self.group_id,
             "group_state": str(self.state),
@@ -340,7 +339,7 @@ class ConsumerGroup(Group):
 
     def _named(self, assignment: Assignment) -> Message:
         names = {topic.topic_id: topic.name for topic in self._context.topics.all()}
-        # A topic that was deleted has no name any more.
+        # A deleted topic has no name any more.
         found = [each for each in as_messages(assignment) if each["topic_id"] in names]
         return {"topic_partitions": [each | {"topic_name": names[each["topic_id"]]} for each in found]}
 

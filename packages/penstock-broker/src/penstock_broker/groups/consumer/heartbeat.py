@@ -4,33 +4,32 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import Assignment
 from penstock_broker.groups.assignors import ASSIGNORS
 from penstock_broker.groups.patterns import check_pattern
+from penstock_broker.wire.error_codes import ErrorCode
 
 LEAVE: Final = -1
-"""The epoch with which a member leaves."""
+"""Epoch of a leaving member."""
 LEAVE_FOR_A_WHILE: Final = -2
-"""The epoch with which a static member leaves that will come back."""
+"""Epoch of a static member that leaves and will come back."""
 
 
 class HeartbeatRequest(NamedTuple):
-    """A heartbeat; None stands for what did not change since the last one.
+    """A heartbeat; None means unchanged since the last one.
 
     Args:
         member_id: the member.
-        member_epoch: the epoch that it knows; 0 to join, LEAVE or LEAVE_FOR_A_WHILE.
+        member_epoch: the last epoch that it received; 0 to join, LEAVE or LEAVE_FOR_A_WHILE.
         instance_id: name of a static member; None for others.
-        rack_id: where it is.
-        rebalance_timeout_ms: how long it may take to give partitions up.
-        client_id: the name that the client gives itself.
+        rack_id: rack of the client.
+        rebalance_timeout_ms: time (ms) that it may take to revoke partitions.
+        client_id: name of the client, chosen by itself.
         client_host: its address.
-        topic_names: what it reads.
-        topic_regex: a pattern of what it reads; empty for none any more.
-        assignor: the assignor that it wants.
+        topic_names: names of the topics that it subscribes to.
+        topic_regex: pattern of the topics that it subscribes to; empty to remove the pattern.
+        assignor: the assignor that it prefers.
         owned: the partitions that it owns.
     """
 
@@ -48,7 +47,10 @@ class HeartbeatRequest(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything, as a client does that joins or has met an error."""
+        """Whether all fields are set.
+
+        A client sets all of them when it joins or has met an error.
+        """
         has_all = not (self.rebalance_timeout_ms is None or self.topic_names is None or self.owned is None)
         return self.member_epoch == 0 or has_all
 

@@ -6,16 +6,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 
-from kio.schema.errors import ErrorCode
-
 from penstock_broker.errors import ApiError
 from penstock_broker.groups.assignment import NO_PARTITIONS, Assignment, PartitionId
 from penstock_broker.groups.consumer.heartbeat import HeartbeatRequest
 from penstock_broker.groups.patterns import matching
+from penstock_broker.wire.error_codes import ErrorCode
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to the target, by the numbers in its records."""
+    """Progress of a member towards its target, with the numbers used in its records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -27,9 +26,10 @@ class ConsumerGroupMember:
     """A member: its subscription and its partitions.
 
     Args:
+        rebalance_timeout_ms: time (ms) that it may take to revoke partitions.
         assigned: the partitions that it may own.
-        revoking: the partitions that it must give up and may still own.
-        since: the epoch from which on it has had each of these partitions.
+        revoking: the partitions that it must revoke and may still own.
+        since: by partition, the epoch in which it was assigned.
     """
 
     member_id: str
@@ -58,11 +58,11 @@ class ConsumerGroupMember:
         return self.state == MemberState.STABLE and self.epoch == assignment_epoch
 
     def has_subscription_of(self, other: ConsumerGroupMember) -> bool:
-        """Return whether it reads the same topics as another member, by the same names."""
+        """Return whether it has the subscription of another member: same names and pattern."""
         return (self.topic_names, self.topic_regex) == (other.topic_names, other.topic_regex)
 
     def subscribed(self, topics: Iterable[str]) -> set[str]:
-        """Return those of the topics that it reads."""
+        """Return those of the topics that it subscribes to."""
         found = set(self.topic_names).intersection(topics)
         return found if self.topic_regex is None else found | matching(self.topic_regex, topics)
 
@@ -72,10 +72,10 @@ class ConsumerGroupMember:
         Raises:
             ApiError: FENCED_MEMBER_EPOCH.
         """
-        # With epoch 0 it joins again, because it has lost its place or the answer to its first request.
+        # A member joins again with epoch 0 if it was removed or did not get the answer to its first request.
         if request.member_epoch in (0, self.epoch):
             return
-        # The answer that told the member of its new epoch may have been lost.
+        # The answer with its new epoch may have been lost.
         is_behind = request.member_epoch == self.previous_epoch and request.member_epoch < self.epoch
         if not is_behind or request.owned is None or not request.owned <= self.assigned:
             raise ApiError(

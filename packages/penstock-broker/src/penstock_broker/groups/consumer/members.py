@@ -15,11 +15,11 @@ class ConsumerMembers(GroupMembers[ConsumerGroupMember]):
 
     Args:
         group_id: name of the group.
-        context: its surroundings.
+        context: its environment.
         expire: called with the id of a member whose time is over, and the reason.
 
     Attributes:
-        owners: the members that hold partitions, by partition; also those that must give theirs up.
+        owners: ids of the members that hold partitions, by partition, including those that must revoke them.
     """
 
     def __init__(self, group_id: str, context: GroupContext, expire: Callable[[str, str], None]) -> None:
@@ -30,13 +30,13 @@ class ConsumerMembers(GroupMembers[ConsumerGroupMember]):
         self._expire_member = expire
 
     def put(self, member: ConsumerGroupMember) -> None:
-        """Add a member, or replace the one of its id."""
+        """Add a member or replace its previous version."""
         self._release(self.get(member.member_id))
         super().put(member)
         self.owners.update(dict.fromkeys(member.held, member.member_id))
 
     def remove(self, member_id: str) -> ConsumerGroupMember | None:
-        """Forget a member with its partitions and timers, and return it."""
+        """Remove a member with its partitions and timers, and return it."""
         member = super().remove(member_id)
         self._release(member)
         self._context.timers.cancel((*self._key, member_id))
@@ -49,11 +49,11 @@ class ConsumerMembers(GroupMembers[ConsumerGroupMember]):
                     del self.owners[partition]
 
     def extend_session(self, member: ConsumerGroupMember) -> None:
-        """Begin a session in place of the present one."""
+        """Restart a member's session."""
         self.start_session(member.member_id, self._context.config.group_consumer_session_timeout_ms)
 
     def watch_revocation(self, member: ConsumerGroupMember) -> None:
-        """Limit the time that a member has to give up partitions, if it must."""
+        """Start or cancel the time-out of a member's revocation."""
         key = (*self._key, member.member_id)
         if member.state == MemberState.UNREVOKED_PARTITIONS:
             self._context.timers.schedule(key, member.rebalance_timeout_ms, lambda: self._expire_revocation(member))

@@ -1,4 +1,4 @@
-"""The way of a member to its target assignment (Kafka class: CurrentAssignmentBuilder)."""
+"""The steps of a member towards its target assignment (Kafka class: CurrentAssignmentBuilder)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def reconcile(
     Args:
         member: the member.
         target: the target of its group.
-        reported: the partitions that it says it owns; None if it does not say.
-        held: the partitions that some member has not given up.
+        reported: the partitions that it reports as owned; None if not reported.
+        held: the partitions that some member has not released.
     """
     if member.is_at(target.assignment_epoch):
         return member
@@ -32,7 +32,7 @@ def reconcile(
     kept = member.assigned & wanted
     revoking = member.assigned - wanted
     if revoking and (reported is None or reported & revoking):
-        # It keeps its epoch until it has given up all of them, so it can commit their offsets.
+        # It keeps its epoch until it has revoked all of them, so it can commit their offsets.
         state = MemberState.UNREVOKED_PARTITIONS
         since = {partition: member.since[partition] for partition in member.assigned}
         return replace(member.with_epoch(epoch), state=state, assigned=kept, revoking=revoking, since=since)

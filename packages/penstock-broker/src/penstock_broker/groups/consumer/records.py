@@ -13,7 +13,7 @@ from penstock_broker.wire.codec import Message
 
 
 class ConsumerGroupRecords:
-    """Makes the records of a group.
+    """Builds the records of a group.
 
     Args:
         group_id: its name.
@@ -41,7 +41,7 @@ class ConsumerGroupRecords:
         return GroupRecord(kind, self._key | {"member_id": member_id}, value)
 
     def target_changes(self, before: TargetAssignment, after: TargetAssignment) -> list[GroupRecord]:
-        """Return the records of a change of the target, without those of removed members."""
+        """Return the records of a changed target, without those of removed members."""
         records: list[GroupRecord] = []
         if after.epoch != before.epoch:
             value: Message = {"epoch": after.epoch, "metadata_hash": after.metadata_hash}
@@ -55,7 +55,7 @@ class ConsumerGroupRecords:
         return records
 
     def member_target(self, member_id: str, assignment: Assignment) -> GroupRecord:
-        """Return the record of the partitions that a member is to have."""
+        """Return the record of a member's target partitions."""
         value = {"topic_partitions": as_messages(assignment)}
         return self._of_member(RecordKind.CONSUMER_GROUP_TARGET_MEMBER, member_id, value)
 
@@ -74,7 +74,7 @@ class ConsumerGroupRecords:
         return self._of_member(RecordKind.CONSUMER_GROUP_MEMBER, member.member_id, value)
 
     def current(self, member: ConsumerGroupMember) -> GroupRecord:
-        """Return the record of the partitions that a member has."""
+        """Return the record of a member's current partitions."""
         value = {
             "member_epoch": member.epoch,
             "previous_member_epoch": member.previous_epoch,
@@ -94,9 +94,9 @@ def read_records(records: Iterable[GroupRecord]) -> tuple[TargetAssignment, list
     target = TargetAssignment()
     members: dict[str, ConsumerGroupMember] = {}
     assignments: dict[str, Assignment] = {}
-    # In the order of kinds a member comes before its current assignment.
+    # Sorted by kind, a member comes before its current assignment.
     for kind, key, value in sorted(records, key=lambda record: record.kind):
-        assert value is not None  # the log gives the last value of each key that has one
+        assert value is not None  # the log returns only keys with a value
         member_id = key.get("member_id", "")
         match kind:
             case RecordKind.CONSUMER_GROUP:

@@ -1,6 +1,6 @@
-"""The target assignment of a consumer group: the partitions that each member is to have.
+"""The target assignment of a consumer group: the intended partitions of each member.
 
-The topics are those that members read and that exist now.
+It covers the existing topics that members subscribe to.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from penstock_broker.topics import TopicRegistry
 
 
 def preferred_assignor(members: Iterable[ConsumerGroupMember]) -> str:
-    """Return the assignor that most members want, or the default."""
+    """Return the assignor preferred by most members, or the default."""
     wanted = Counter(member.assignor for member in members if member.assignor is not None)
     return wanted.most_common(1)[0][0] if wanted else next(iter(ASSIGNORS))
 
 
 class SubscribedTopics:
-    """The subscriptions of members, resolved to the topics that exist now.
+    """The subscriptions of members, resolved to the existing topics.
 
     Args:
         members: the members.
@@ -44,7 +44,7 @@ class SubscribedTopics:
 
     @property
     def metadata_hash(self) -> int:
-        """A number that changes with these topics and their partitions."""
+        """A hash of these topics and their partition counts."""
         return crc32c("".join(f"{topic.hex}:{count};" for topic, count in self.partitions.items()).encode())
 
 
@@ -53,9 +53,9 @@ class TargetAssignment:
     """The assignment that the members move towards.
 
     Args:
-        epoch: the epoch of the group, which counts changes of members and topics.
+        epoch: the group epoch, which counts changes of members and topics.
         metadata_hash: the hash of the topics in this epoch.
-        assignment_epoch: the epoch for which the assignment was made.
+        assignment_epoch: the epoch of the assignment.
         assignments: by member id.
     """
 
@@ -66,15 +66,15 @@ class TargetAssignment:
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the assignment is of an earlier epoch."""
+        """Whether the assignment belongs to an earlier epoch."""
         return self.epoch > self.assignment_epoch
 
     def of(self, member_id: str) -> Assignment:
-        """Return the partitions that a member is to have."""
+        """Return the target partitions of a member."""
         return self.assignments.get(member_id, NO_PARTITIONS)
 
     def next_epoch(self, topics: SubscribedTopics) -> TargetAssignment:
-        """Return the target in the next epoch; its assignment is still the earlier one."""
+        """Return the target in the next epoch, with the assignment unchanged."""
         return replace(self, epoch=self.epoch + 1, metadata_hash=topics.metadata_hash)
 
     def assigned(self, members: Collection[ConsumerGroupMember], topics: SubscribedTopics) -> TargetAssignment:
@@ -87,7 +87,7 @@ class TargetAssignment:
         return replace(self, assignment_epoch=self.epoch, assignments=assignments)
 
     def renamed(self, old: str, new: str) -> TargetAssignment:
-        """Return the target with another id of a member."""
+        """Return the target with a changed member id."""
         assignments = {new if member_id == old else member_id: each for member_id, each in self.assignments.items()}
         return replace(self, assignments=assignments)
 

@@ -1,0 +1,114 @@
+"""The form of the schemas of messages: Kafka's own definitions as values of Python.
+
+Contains a schema with its fields in all versions, and the view of one version, which the codec compiles. Not here: the
+schemas themselves (schemas/), and how values are read and written (codec.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+
+class Field(NamedTuple):
+    """A field of a structure.
+
+    Args:
+        name: its name in snake_case, without the `_ms` of times.
+        type: its type in Kafka's definitions: `int32`, `[]string`, or `[]FetchTopic` for an array of structures.
+        versions: the versions of the message that have it: `3`, `3-5`, or `3+`.
+        nullable: the versions in which it may be null; empty for no version.
+        tag: its tag, if it is tagged.
+        default: the value of a message that lacks it; by default null if it may be null, else the zero of its type.
+    """
+
+    name: str
+    type: str
+    versions: str = "0+"
+    nullable: str = ""
+    tag: int | None = None
+    default: int | str | None = None
+
+    @property
+    def is_array(self) -> bool:
+        """Whether the field is an array."""
+        return self.type.startswith("[]")
+
+    @property
+    def element(self) -> str:
+        """The type of a value, or of each element of an array."""
+        return self.type.removeprefix("[]")
+
+    @property
+    def is_error_code(self) -> bool:
+        """Whether each message has an error code of its own here."""
+        return self.type == "int16" and self.name.endswith("error_code") and self.tag is None
+
+
+class MessageSchema(NamedTuple):
+    """The schema of a message in all its versions.
+
+    Args:
+        name: its name in Kafka's definitions, which is that of its outermost structure, too.
+        versions: its versions.
+        flexible: the versions with compact lengths and tagged fields; empty for no version.
+        structures: the fields of the message and of each structure inside, by name.
+    """
+
+    name: str
+    versions: str
+    flexible: str
+    structures: Mapping[str, Sequence[Field]]
+
+    def at(self, version: int) -> Structure:
+        """Return the message in one version.
+
+        Raises:
+            ValueError: there is no such version.
+        """
+        if not _includes(self.versions, version):
+            raise ValueError(f"{self.name} has no version {version}, only {self.versions}")
+        return Structure(self, self.name, version)
+
+
+class Structure(NamedTuple):
+    """A message, or a structure inside it, in one version.
+
+    Args:
+        schema: the schema of the message.
+        name: which of its structures.
+        version: the version of the message.
+    """
+
+    schema: MessageSchema
+    name: str
+    version: int
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether lengths are compact and fields may be tagged."""
+        return _includes(self.schema.flexible, self.version)
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields that this version has, in their order."""
+        return [field for field in self.schema.structures[self.name] if _includes(field.versions, self.version)]
+
+    def is_nullable(self, field: Field) -> bool:
+        """Return whether a field may be null in this version."""
+        return _includes(field.nullable, self.version)
+
+    def inner(self, field: Field) -> Structure | None:
+        """Return the structure of a field or of the elements of an array, None for values without fields."""
+        return self._replace(name=field.element) if field.element in self.schema.structures else None
+
+
+@cache
+def _includes(versions: str, version: int) -> bool:
+    first, dash, last = versions.rstrip("+").partition("-")
+    if not first:
+        return False
+    if versions.endswith("+"):
+        return version >= int(first)
+    return int(first) <= version <= int(last if dash else first)

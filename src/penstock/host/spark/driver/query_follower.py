@@ -1,0 +1,112 @@
+"""Follows a query while it runs: manifests, figures, log, restores, topics, brokers."""
+
+from __future__ import annotations
+
+import time
+
+from penstock.errors import StreamsError
+from penstock.host.deployment.topic_watch import TopicWatch
+from penstock.host.deployment.topics import written_topics
+from penstock.host.spark.checkpoints.manifests import NewManifests
+from penstock.host.spark.driver import preparation
+from penstock.host.spark.driver.broker_watch import BrokerWatch
+from penstock.host.spark.driver.figures import ManifestFigures, progress_line
+from penstock.host.spark.driver.host_requests import HostRequests
+from penstock.host.spark.driver.hosted_application import HostedApplication
+from penstock.host.spark.driver.restore_watch import RestoreWatch
+from penstock.host.spark.driver.running_query import LOOK_SECONDS, RunningQuery
+from penstock.host.spark.frames.data_frames import DataFrameQueries
+from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+
+
+class QueryFollower:
+    """Follows one query after another, each to its end.
+
+    Args:
+        application: to which the queries belong.
+        requests: of the application, to which changed topics add a rebalance.
+        figures: receive the manifests.
+        restores: reported by the workers.
+        data_frames: the queries between the application and DataFrames.
+    """
+
+    def __init__(
+        self,
+        application: HostedApplication,
+        requests: HostRequests,
+        figures: ManifestFigures,
+        restores: RestoreWatch,
+        data_frames: DataFrameQueries,
+    ) -> None:
+        built, config = application.built, application.config
+        self._until_end = application.until_end
+        self._requests = requests
+        self._figures = figures
+        self._restores = restores
+        self._data_frames = data_frames
+        self._new_manifests = NewManifests(application.checkpoint)
+        self._progress = ProgressLog(application.id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
+        self._dropped = DroppedRecordsLog(application.id, figures.dropped)
+        self._topic_watch = TopicWatch(built, config, preparation.internal_topics(built, application.id))
+        self._broker_watch = BrokerWatch(config, written_topics(built, config))
+
+    def follow(self, query: RunningQuery) -> None:
+        """Follow `query` until it ends, or is stopped for a rebalance; raises the error that ended it."""
+        tasks = len(query.description.placement.places)
+        self._figures.tasks_created(tasks)
+        try:
+            self._follow_to_its_end(query)
+        finally:
+            self._figures.tasks_closed(tasks)
+
+    def close(self) -> None:
+        """Release the client of the brokers."""
+        self._broker_watch.close()
+
+    def _follow_to_its_end(self, query: RunningQuery) -> None:
+        while query.is_active:
+            self._take_manifests(query)
+            self._progress.look()
+            self._dropped.look()
+            self._check_data_frames(query)
+            self._look_at_topics(query)
+            self._broker_watch.look(self._figures.epoch)
+            if self._requests.rebalances and query.finish_epoch(lambda: self._requests.closes):
+                query.stop()
+            if query.is_at_end:
+                query.stop()
+            time.sleep(LOOK_SECONDS)
+        self._take_manifests(query)
+        self._dropped.look()
+        self._restores.end(query.description.generation, self._figures.epoch)
+        failure = query.failure()
+        if failure is not None:
+            error, printed = failure
+            if printed:
+                print(printed, end="", flush=True)
+            raise error
+
+    def _take_manifests(self, query: RunningQuery) -> None:
+        """Take the manifests that are new."""
+        for manifest in self._new_manifests.after(self._figures.epoch, query.description.query_id):
+            if manifest.printed:
+                print(manifest.printed, end="", flush=True)
+            self._figures.take(manifest)
+        if ends := query.new_ends():
+            self._figures.take_ends(ends)
+        self._restores.look(query.description.generation, self._figures.epoch)
+
+    def _check_data_frames(self, query: RunningQuery) -> None:
+        """Stop `query` and raise the error if a query of a DataFrame has failed."""
+        try:
+            self._data_frames.check()
+        except StreamsError:
+            query.stop()
+            raise
+
+    def _look_at_topics(self, query: RunningQuery) -> None:
+        """Rebalance if topics have changed since the query started; a query that stops at fixed ends continues."""
+        if not self._until_end and not self._requests.rebalances:
+            changes = self._topic_watch.look(query.description, int(time.monotonic() * 1000))
+            if changes is not None:
+                self._requests.rebalance(changes.text)

@@ -1,0 +1,210 @@
+"""An active task of an instance: its state, the records that wait for it, and its next run. Part of the core."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from enum import Enum
+
+from penstock.client.api import OffsetAndMetadata
+from penstock.host.threads.arrived_records import ArrivedRecords
+from penstock.host.threads.run_time import RunTime
+from penstock.host.threads.vocabulary import GLOBAL_TASK, Arrived, Ran, RunTask
+from penstock.plan.subtopology import TaskId
+from penstock.record import TopicPartition
+from penstock.task.idling import NO_WAIT, InputWait
+from penstock.task.partition_group import BufferSize
+
+
+class ActiveTaskState(Enum):
+    """The state of a task of the instance. CREATED: it has nothing open."""
+
+    CREATED = "CREATED"
+    RESTORING = "RESTORING"
+    STARTING = "STARTING"
+    RUNNING = "RUNNING"
+    CLOSING = "CLOSING"
+
+
+class ActiveTask:
+    """One task and its input.
+
+    Args:
+        id: of the task.
+        partitions: all that it reads.
+        idle_ms: `max.task.idle.ms`.
+        time: that its runs take.
+    """
+
+    def __init__(self, id: TaskId, partitions: Collection[TopicPartition], idle_ms: int, time: RunTime) -> None:
+        self.id = id
+        self.partitions = frozenset(partitions)
+        self.topics = frozenset(partition.topic for partition in partitions)
+        self.state = ActiveTaskState.CREATED
+        self.busy = False
+        """Whether an action about the task has not been answered yet."""
+        self.is_out = False
+        """Whether that action is a run."""
+        self.is_aside = False
+        """Whether a function keeps the task, so that the others go on without it."""
+        self.is_slow = False
+        """Whether that has happened: each of its runs is committed before the next one, which may take as long."""
+        self.had_changed = False
+        """Whether it had done something since its last commit before the run that goes on."""
+        self.changed = False
+        """Whether it has done something since its last commit."""
+        self.due_ms: int | None = None
+        self.time = time
+        self.arrived = ArrivedRecords(partitions)
+        """What waits for the task, and not in it."""
+        self.positions: dict[TopicPartition, int] = {}
+        """The next offset of each partition to arrive."""
+        self.held: Mapping[TopicPartition, BufferSize] = {}
+        """What waits in the task itself, by partition, of those that have any."""
+        self.times: dict[TopicPartition, int] = {}
+        """The timestamp of the last record of each partition that has arrived (ms)."""
+        self._committable: dict[TopicPartition, int] = {}
+        """The offsets that were committable last."""
+        self._idle_ms = idle_ms
+        self._looks_again = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether records of the partitions can arrive."""
+        return self.state is ActiveTaskState.RUNNING
+
+    def reset(self) -> None:
+        """Forget all records, positions and times: the task is opened again."""
+        self.arrived.clear()
+        self.positions, self.held, self.times, self._committable = {}, {}, {}, {}
+        self.due_ms, self.changed, self._looks_again = None, False, False
+        self.is_out = False
+
+    def add(self, arrived: Arrived) -> None:
+        """Take records that have arrived."""
+        partition, batch = arrived.partition, arrived.batch
+        if len(batch):
+            self.arrived.add(partition, batch, arrived.size)
+            self.positions[partition] = int(batch.offsets[-1]) + 1
+            self.times[partition] = int(batch.timestamps[-1])
+
+    def look_again(self) -> None:
+        """Let the task check whether waiting records may be processed now; after what it does already."""
+        self._looks_again = True
+
+    def records(self, partition: TopicPartition) -> int:
+        """Return how many records of `partition` wait, for the task or in it."""
+        held = self.held.get(partition)
+        return self.arrived.records[partition] + (held.records if held else 0)
+
+    def reach(self, partition: TopicPartition, end: int) -> None:
+        """Take that everything before `end` has been read of a partition. What lies after its last record, such as the
+        end of a transaction, is to be committed too (KAFKA-6607)."""
+        if end > self.positions[partition]:
+            self.positions[partition] = end
+            self.changed |= self.id != GLOBAL_TASK
+        self.look_again()
+
+    def committable(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the offsets that the task commits. If no record of a partition waits, what has been read of it is
+        committed, even if the task has not seen that; it stays so when more records arrive, and no offset goes back."""
+        read = {p: self._committable.get(p, 0) if self.records(p) else self.positions[p] for p in offsets}
+        committed = {p: each._replace(offset=max(each.offset, read[p])) for p, each in offsets.items()}
+        self._committable = {partition: each.offset for partition, each in committed.items()}
+        return committed
+
+    def reposition(self, partition: TopicPartition, position: int) -> None:
+        """Take that a partition is read from `position` on, as its records there are deleted."""
+        self.positions[partition] = position
+        self._committable.pop(partition, None)
+
+    def bytes(self, partition: TopicPartition) -> int:
+        """Return about how many bytes of keys and values of `partition` wait, for the task or in it."""
+        held = self.held.get(partition)
+        return self.arrived.bytes[partition] + (held.bytes if held else 0)
+
+    def waiting_bytes(self) -> int:
+        """Return about how many bytes of keys and values wait, for the task or in it."""
+        held = sum(held.bytes for held in self.held.values()) if self.held else 0
+        return self.arrived.all_bytes + held
+
+    def waiting(self) -> BufferSize:
+        """Return how much waits, for the task or in it."""
+        return BufferSize(sum(map(self.records, self.partitions)), self.waiting_bytes())
+
+    def is_ready(self, now: int, most_held: int) -> bool:
+        """Return whether the task has something to do at `now` (ms). most_held: see `next_run`."""
+        if self.state is not ActiveTaskState.RUNNING or self.busy or self.is_aside:
+            return False
+        return self.has_more_than_records(now) or self.weight(most_held) > 0
+
+    def has_more_than_records(self, now: int) -> bool:
+        """Return whether the task has something to do though no record is given to it."""
+        is_due = self.due_ms is not None and self.due_ms <= now
+        return is_due or (self._looks_again and bool(self.held))
+
+    def weight(self, most_held: int) -> int:
+        """Return how many records wait for the task that may be given to it. most_held: see `next_run`."""
+        return self.arrived.all_records - sum(
+            self.arrived.records[partition] for partition in self.held if not self._may_take(partition, most_held)
+        )
+
+    def has_waiting(self) -> bool:
+        """Return whether records wait, for the task or in it."""
+        return self.arrived.all_records > 0 or bool(self.held)
+
+    def _may_take(self, partition: TopicPartition, most_held: int) -> bool:
+        held = self.held.get(partition)
+        return held is None or held.records <= most_held
+
+    def next_run(
+        self,
+        ends: Mapping[TopicPartition, int],
+        now: int,
+        most_held: int,
+        share: Mapping[TopicPartition, int] | None = None,
+        behind: frozenset[str] = frozenset(),
+    ) -> RunTask:
+        """Return the next run of the task, which is busy from now on.
+
+        Args:
+            ends: how far partitions can be read.
+            now: wall clock (ms).
+            most_held: a partition of which the task holds more records gets none.
+            share: how many records of each partition it may take, None for any number.
+            behind: topics of which it waits for more records.
+        """
+        arrived, most_records = self.arrived, self.time.most_records
+        most = dict.fromkeys(arrived.partitions, most_records) if share is None else share
+        records = [
+            (partition, arrived.take(partition, min(most_records, most[partition])))
+            for partition in arrived.partitions
+            if arrived.records[partition] and most[partition] and self._may_take(partition, most_held)
+        ]
+        self.time.began(max((len(batch) for _, batch in records), default=0))
+        self.had_changed = self.changed
+        self.busy = self.is_out = self.changed = True
+        self._looks_again = False
+        return RunTask(self.id, records, self._wait(ends, behind), now)
+
+    def ran(self, event: Ran) -> None:
+        """Take the result of a run."""
+        self.busy = self.is_out = False
+        self.due_ms = event.next_wall_clock_ms
+        self.held = event.waiting
+        self.time.ended(event.records, event.nanoseconds)
+
+    def _wait(self, ends: Mapping[TopicPartition, int], behind: frozenset[str]) -> InputWait:
+        """Return what the run has to wait for: partitions of which more is known to be there."""
+        if len(self.arrived.partitions) < 2 or self._idle_ms < 0:
+            return NO_WAIT
+        lagging = {
+            partition
+            for partition, records in self.arrived.records.items()
+            if records
+            or partition.topic in behind
+            or partition not in ends
+            or self.positions.get(partition, 0) < ends[partition]
+        }
+        return InputWait(self.arrived.partitions, frozenset(lagging), self._idle_ms)

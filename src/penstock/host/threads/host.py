@@ -1,0 +1,359 @@
+"""The threads host: checks a topology, starts an instance of it, follows that and closes it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from penstock.client.confluent.statistics import STATISTICS
+from penstock.config import StreamsConfig
+from penstock.config.keys import EXACTLY_ONCE_V2
+from penstock.errors import ConfigError, KafkaError, StreamsError, TaskMigratedError, TopologyError
+from penstock.host.api import HostListener, StateQueries, StreamThreadExceptionResponse
+from penstock.host.deployment.layout import Layout, own_topics
+from penstock.host.deployment.topic_watch import TopicChanges, TopicWatch
+from penstock.host.supervision.progress import DroppedRecordsLog, ProgressLog
+from penstock.host.supervision.restarts import Restarts, TaskTimeout
+from penstock.host.supervision.turns import ApplicationTurns
+from penstock.host.threads import resetting
+from penstock.host.threads import vocabulary as v
+from penstock.host.threads.assembly import HostOptions, InstanceAssembly, InstanceParts, MakeMembership
+from penstock.host.threads.clients import GroupAdmin
+from penstock.host.threads.directories import StateDirectory
+from penstock.host.threads.figures import InstanceFigures, progress_line
+from penstock.host.threads.instance_application import InstanceApplication
+from penstock.host.threads.keys import check_group_protocol, check_keys
+from penstock.host.threads.polling import Polling
+from penstock.host.threads.preparing import checked_layout, refused_change
+from penstock.host.threads.processing import LAST_SECONDS
+from penstock.host.threads.queries import TaskQueries
+from penstock.host.threads.upkeep import Upkeep, at_intervals
+from penstock.log_context import logged_as
+from penstock.metrics.host_metrics import Measured, client_statistics
+from penstock.plan.dead_letters import check_dead_letters
+from penstock.plan.serde_check import check_serdes
+from penstock.plan.subtopology import BuiltTopology
+from penstock.state.restore_listener import StateRestoreListener
+from penstock.task.taps import TappedRecord
+from penstock_broker.common.clock import Clock, Clocks, SystemClock, elapsed_milliseconds
+
+_log = logging.getLogger(__name__)
+
+_CLEAN_UP_MS = 10_000  # between two looks for the state of tasks that others have
+
+
+class ThreadsHost:
+    """Runs one topology in threads of this process."""
+
+    def __init__(
+        self,
+        built: BuiltTopology,
+        config: StreamsConfig,
+        session: Any = None,
+        until_end: bool = False,
+        restore_listener: StateRestoreListener | None = None,
+        clock: Clock | None = None,
+        make_membership: MakeMembership | None = None,
+        turns: ApplicationTurns | None = None,
+    ) -> None:
+        """Take what to run; nothing is opened before `start`.
+
+        session: a session of Spark, which this host does not take. until_end: stop at the ends of the topics at the
+        start. restore_listener: receives the restores of stores. clock: None for that of the machine. make_membership:
+        joins the group; None for a member on the classic protocol. turns: which the topologies of this process take
+        to process; None if it is alone. Raises ConfigError for a session.
+        """
+        if session is not None:
+            raise ConfigError("A session of Spark was given, but the threads host runs without Spark: leave it out.")
+        self._built = built
+        self._config = config
+        self._until_end = until_end
+        self._application_id = str(config.required("application.id"))
+        self._directory = StateDirectory(config)
+        self._figures = InstanceFigures.of(config, own_topics(built).__contains__)
+        self._dropped = DroppedRecordsLog(self._application_id, self._figures.dropped)
+        clocks = Clocks.of(clock)
+        self._queries = TaskQueries(built, config, clocks.wall)
+        self._stopped = threading.Event()
+        self._rebalancing = threading.Event()
+        self._paused = False
+        self._refused: str | None = None
+        self._parts: InstanceParts | None = None
+        self._leaves_group = True
+        self._thread: threading.Thread | None = None
+        self._open = ExitStack()
+        options = HostOptions(until_end, restore_listener, make_membership, turns)
+        self._assembly = InstanceAssembly(
+            config, self._directory, self._figures, self._queries, clocks, options, self._stopped.is_set
+        )
+
+    @staticmethod
+    def check_keys(config: StreamsConfig) -> None:
+        """Warn of keys that change nothing on this host, and raise ConfigError for one that does not exist."""
+        check_keys(config)
+
+    def start(self, listener: HostListener) -> None:
+        """Check everything, then start the threads; returns when they run. Raises StreamsError when it must not
+        start."""
+        self.check_keys(self._config)
+        check_group_protocol(self._built, self._config)
+        check_serdes(self._built, self._config)
+        check_dead_letters(self._built, self._config)
+        if self._built.data_frame_topics:
+            raise TopologyError("The topology reads or writes DataFrames, which only the Spark host does.")
+        checkpoint = Path(self._config.checkpoint_directory())
+        if checkpoint.is_dir() and any(spec.stores for spec in self._built.subtopologies):
+            raise StreamsError(
+                f"The state of {self._application_id} is in the checkpoint of the Spark host, {checkpoint}, which this "
+                "host does not read. Run it with penstock.host=spark, or set another application.id. If its state is "
+                "also in changelog topics (penstock.changelog.topics=true, or `penstock savepoint export --to-kafka`), "
+                "or you give it up, move that directory away."
+            )
+        polling = self._opened(listener)
+        name = f"penstock-{self._application_id}"
+        self._thread = threading.Thread(
+            target=logged_as(self._application_id)(self._run), args=(polling, listener), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def rebalance(self, reason: str) -> None:
+        """Run with the current topics: commit, leave the group, look at the topics again and join. Returns immediately;
+        before `start` and after `close` nothing happens. An error of the preparation goes to the handler of uncaught
+        exceptions, which may have it tried again.
+
+        Args:
+            reason: why, for the log: "topic x has 8 partitions now".
+        """
+        if self._parts is not None and not self._stopped.is_set():
+            _log.info("%s rebalances: %s", self._application_id, reason)
+            self._rebalancing.set()
+            self._post(v.CloseRequested())
+
+    def pause(self) -> None:
+        """Process no more records and make no punctuations until `resume`; the group, and restores, go on."""
+        self._paused = True
+        self._post(v.PauseRequested())
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        self._paused = False
+        self._post(v.ResumeRequested())
+
+    def clean_up(self) -> None:
+        """Delete the state directory of the application on this machine: the stores are restored from their changelogs.
+        Raises LockError if an instance runs."""
+        self._directory.clean_up()
+
+    def reset(self) -> None:
+        """Delete what the group has committed, the internal topics and the state directory on this machine, so that the
+        next start is a first one. Raises LockError if an instance runs on this machine, KafkaError if one runs
+        elsewhere, or the brokers do not do it."""
+        resetting.reset_built(self._built, self._config)
+
+    def close(self, timeout_ms: int, leave_group: bool = True) -> bool:
+        """Commit, close all tasks, leave the group unless it is to remain in it, and release everything; return whether
+        that was done within `timeout_ms`."""
+        deadline = time.monotonic() + timeout_ms / 1000
+        self._leaves_group = leave_group
+        self._stopped.set()
+        if self._parts is not None:
+            self._parts.leave_turns()
+        self._post(v.CloseRequested(leave_group))
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(max(deadline - time.monotonic(), 0))
+            return not self._thread.is_alive()
+        return True
+
+    def summary(self) -> str:
+        """Return one line: guarantee, broker, state directory."""
+        servers, directory = self._config["bootstrap.servers"], self._config["state.dir"]
+        is_exactly_once = self._config["processing.guarantee"] == EXACTLY_ONCE_V2
+        guarantee = "exactly once" if is_exactly_once else "at least once"
+        return f"{guarantee}; broker {servers}; state {directory}/{self._application_id}"
+
+    def statistics(self) -> Mapping[str, Any]:
+        """Return figures since the start, see `InstanceFigures.snapshot`; standbys: the sum of the next offsets of the
+        changelogs, by standby task; restoring: of the task that is being restored, how many offsets of its changelogs
+        are done, and how many there are; workers: where each task runs; awaited: of each task with records that wait,
+        the partitions that they wait for; recent_commits: what the last ones took (CommitFigures); clients: the
+        statistics of consumers and producers (`client_statistics`)."""
+        parts = self._parts
+        workers = {} if parts is None else parts.processing.workers()
+        standbys = {} if parts is None else parts.standbys.positions()
+        restoring = {} if parts is None else parts.reader.progress()
+        return {
+            **self._figures.snapshot(),
+            "standbys": {str(task): end for task, end in standbys.items()},
+            "restoring": {str(task): progress for task, progress in restoring.items()},
+            "workers": {str(task): worker for task, worker in workers.items()},
+            "awaited": self._figures.awaited(),
+            "recent_commits": self._figures.recent_commits(),
+            "clients": client_statistics(self._figures.measured()),
+        }
+
+    def measured(self) -> Measured:
+        """Return what was measured of tasks and commits, and what sensors recorded."""
+        return self._figures.measured()
+
+    def queries(self) -> StateQueries:
+        """Return what answers interactive queries, from the tasks of this instance while it runs."""
+        return self._queries
+
+    def table(self, store_name: str) -> Any:
+        """Return the entries of a store that this instance has, in the columns that `streams.table` names, as a table
+        of Arrow; raises UnknownStateStoreError if the topology has none of that name, InvalidStateStoreError if it is
+        not here."""
+        return self._queries.table(store_name)
+
+    def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
+        """Return the last records that have reached a node in the tasks of this instance, and keep such records from
+        now on; raises StateStoreNotAvailableError while no task runs."""
+        return self._queries.tapped(node, limit)
+
+    def untap(self, node: str) -> None:
+        """Keep the records of a node no longer."""
+        self._queries.untap(node)
+
+    # ---------------------------------------- start
+
+    def _opened(self, listener: HostListener) -> Polling:
+        """Check the topics, make clients and threads, and return the loop of the polling thread."""
+        with ExitStack() as opened:
+            self._directory.acquire()
+            opened.callback(self._directory.release)
+            opened.callback(self._directory.seal)
+            opened.callback(self._dropped.look)
+            admin = GroupAdmin(self._config)
+            opened.callback(admin.close)
+            layout = checked_layout(self._built, self._config, admin)
+            self._rebalancing.clear()
+            watch = TopicWatch(self._built, self._config, own_topics(self._built))
+            application = InstanceApplication(listener, lambda: self._rebalances_for(watch.changes(layout)))
+            parts = self._parts = self._assembly.build(layout, admin, application, opened)
+            if self._paused:
+                parts.polling.post(v.PauseRequested())
+            upkeep = Upkeep(f"penstock-{self._application_id}-upkeep", self._upkeep(layout, watch))
+            opened.callback(upkeep.close, LAST_SECONDS)
+            self._open = opened.pop_all()
+        # Whoever has asked for the end may not have seen these parts.
+        if self._stopped.is_set():
+            parts.leave_turns()
+        if self._stopped.is_set() or self._rebalancing.is_set():
+            parts.polling.post(v.CloseRequested(self._leaves_group))
+        return parts.polling
+
+    def _upkeep(self, layout: Layout, watch: TopicWatch) -> list[Callable[[], None]]:
+        """Return what is done from time to time while the instance runs."""
+        config, figures = self._config, self._figures
+        progress = ProgressLog(self._application_id, config["log.summary.interval.ms"], figures.snapshot, progress_line)
+        clean_up = at_intervals(_CLEAN_UP_MS, self._clean_up_unused)
+        looks = [progress.look, self._dropped.look, clean_up, self._take_statistics_of_clients]
+        if not self._until_end:
+            looks.append(partial(self._look_at_topics, watch, layout))
+        return looks
+
+    def _take_statistics_of_clients(self) -> None:
+        """Add what the clients of this application report, if `statistics.interval.ms` is set."""
+        self._figures.take_clients(STATISTICS.take_of(self._config))
+
+    def _clean_up_unused(self) -> None:
+        """Delete the state of tasks that others have had for long enough."""
+        delay_ms: int = self._config["state.cleanup.delay.ms"]
+        self._directory.delete_unused((SystemClock().milliseconds() - delay_ms) / 1000)
+
+    def _look_at_topics(self, watch: TopicWatch, layout: Layout) -> None:
+        """Rebalance if topics have changed since the instance was set up."""
+        if not self._rebalancing.is_set():
+            self._rebalances_for(watch.look(layout, elapsed_milliseconds()))
+
+    def _rebalances_for(self, changes: TopicChanges | None) -> bool:
+        """Rebalance for changes of topics, if there are any; return whether that is so. Where topics have only grown,
+        and tasks with state would not keep their partitions, the tasks stay as they are: they still have all that they
+        read."""
+        if changes is None:
+            return False
+        why = refused_change(self._built, self._config) if changes.are_growth else None
+        if why is None:
+            self.rebalance(changes.text)
+        elif why != self._refused:
+            _log.error(
+                "Topics of %s have changed (%s), and the tasks stay as they are, because others are refused: %s What "
+                "is new is not read until then.",
+                self._application_id,
+                changes.text,
+                why,
+            )
+        self._refused = why
+        return why is None
+
+    def _post(self, event: v.Event) -> None:
+        if self._parts is not None:
+            self._parts.polling.post(event)
+
+    def _run(self, polling: Polling, listener: HostListener) -> None:
+        """Work until the instance ends, release everything, and tell the application."""
+        error = self._run_until_end(polling)
+        while self._is_rebalance(error) and not self._stopped.is_set():
+            error = None
+            listener.on_rebalancing()
+            try:
+                next_polling = self._opened_again(listener)
+            except Exception as raised:
+                error = raised
+                break
+            if next_polling is not None:
+                error = self._run_until_end(next_polling)
+        self._stopped.set()
+        if error is not None:
+            listener.on_error(error)
+        else:
+            listener.on_stopped()
+
+    def _opened_again(self, listener: HostListener) -> Polling | None:
+        """Return the loop for the topics that there are now, None if the application is closed meanwhile. What fails is
+        tried again: what brokers do not serve within `task.timeout.ms`, else if the handler of uncaught exceptions says
+        so. Raises the error that ends the application."""
+        restarts, timeout = Restarts.of(self._config), TaskTimeout(self._config["task.timeout.ms"])
+        wait = 0
+        while not self._stopped.wait(wait / 1000):
+            try:
+                return self._opened(listener)
+            except Exception as error:
+                pause: int | None = None
+                if timeout.allows(error, elapsed_milliseconds()):
+                    pause = self._config["penstock.restart.backoff.ms"]
+                elif listener.on_failure(error) is StreamThreadExceptionResponse.REPLACE_THREAD:
+                    pause = restarts.next_wait_ms(0)
+                if pause is None:
+                    raise
+                wait = pause
+                _log.warning("%s failed to rebalance and tries again in %d ms: %s", self._application_id, wait, error)
+        return None
+
+    def _run_until_end(self, polling: Polling) -> BaseException | None:
+        """Work until the instance ends, and release everything; return the error that ended it."""
+        error: BaseException | None
+        try:
+            error = polling.run()
+        except BaseException as raised:
+            _log.exception("The polling thread of %s has failed.", self._application_id)
+            error = raised
+        if not self._is_rebalance(error):
+            self._stopped.set()  # no restore goes on
+        try:
+            self._open.close()
+        except Exception:
+            _log.exception("%s could not be closed properly.", self._application_id)
+        return error
+
+    def _is_rebalance(self, error: BaseException | None) -> bool:
+        """Return whether an instance that has ended is to be followed by another one, which makes again what the last
+        commit could not: because a topic was deleted, brokers did not answer, or the group had gone on."""
+        passes = isinstance(error, KafkaError | TaskMigratedError)
+        return self._rebalancing.is_set() and (error is None or passes)

@@ -1,0 +1,48 @@
+"""How many records and bytes an instance reads and writes, by topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Totals = dict[str, tuple[int, int]]
+"""Records and bytes by topic."""
+
+
+class TopicTraffic:
+    """Adds up records and bytes.
+
+    Args:
+        is_internal: whether a topic is the application's own.
+    """
+
+    def __init__(self, is_internal: Callable[[str], bool]) -> None:
+        self.is_internal = is_internal
+        """Whether a topic is the application's own."""
+        self._consumed: Totals = {}
+        self._produced: Totals = {}
+
+    def consumed(self, topic: str, records: int, size: int) -> None:
+        """Add records that have arrived. size: in bytes."""
+        _add(self._consumed, topic, records, size)
+
+    def produced(self, topic: str, records: int, size: int) -> None:
+        """Add records that are being written. size: in bytes."""
+        _add(self._produced, topic, records, size)
+
+    def snapshot(self) -> dict[str, Any]:
+        """Return the figures by name, see `InstanceFigures.snapshot`."""
+        outside = [figures for topic, figures in self._consumed.items() if not self.is_internal(topic)]
+        written = [figures for topic, figures in self._produced.items() if not self.is_internal(topic)]
+        return {
+            "records_in": sum(records for records, _ in outside),
+            "bytes_in": sum(size for _, size in outside),
+            "records_out": sum(records for records, _ in written),
+            "consumed": dict(self._consumed),
+            "produced": dict(self._produced),
+        }
+
+
+def _add(totals: Totals, topic: str, records: int, size: int) -> None:
+    records_before, size_before = totals.get(topic, (0, 0))
+    totals[topic] = records_before + records, size_before + size

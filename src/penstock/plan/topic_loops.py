@@ -1,0 +1,36 @@
+"""Topics that a chain of operators both reads and writes, so that their records come back."""
+
+from __future__ import annotations
+
+import logging
+
+from penstock.plan.subtopology import BuiltTopology, SinkSpec, SourceSpec
+from penstock.plan.user_lines import made_at
+
+_log = logging.getLogger(__name__)
+
+
+def warn_of_topic_loops(built: BuiltTopology) -> None:
+    """Warn of each sink that writes to the topic of a source above it.
+
+    Kafka allows that: operators between them may end the loop. Patterns, topics that functions choose, and repartition
+    topics do not count.
+    """
+    for part in built.subtopologies:
+        read: dict[str, dict[str, str]] = {}  # node -> topic -> the source above it
+        for node in part.nodes:  # parents before children
+            if isinstance(node, SourceSpec):
+                read[node.name] = {} if node.repartition else dict.fromkeys(node.topics, node.name)
+                continue
+            above = read[node.name] = {topic: at for name in node.parents for topic, at in read[name].items()}
+            if isinstance(node, SinkSpec) and node.topic in above:
+                source = above[node.topic]
+                _log.warning(
+                    "%s%s writes to %s, the topic that its source %s%s reads: its records come back, for ever unless "
+                    "an operator between them ends that. Write to another topic if that is not what you want.",
+                    node.name,
+                    made_at(built.node_lines.get(node.name)),
+                    node.topic,
+                    source,
+                    made_at(built.node_lines.get(source)),
+                )

@@ -1,0 +1,150 @@
+"""A base in an LMDB environment of its own, whose map grows."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, cast
+from weakref import WeakSet
+
+import lmdb
+
+from penstock.errors import InvalidStateStoreError, ProcessorStateError
+from penstock.private_files import FILE_MODE, private_directory
+from penstock.state.lmdb.entries import LmdbEntries
+from penstock.state.lmdb.environment import (
+    DAMAGED,
+    FIRST_MAP_BYTES,
+    MAX_READERS,
+    MOST_DOUBLINGS,
+    growing,
+    opened_or_empty,
+)
+from penstock.state.lmdb.snapshot import LmdbSnapshot
+
+
+class LmdbBase(LmdbEntries):
+    """A base on disk that several processes may read (implements Base; replaces Kafka's RocksDBStore)."""
+
+    def __init__(self, path: str | os.PathLike[str], map_bytes: int = FIRST_MAP_BYTES) -> None:
+        """Open or make the base in the directory `path`; `map_bytes` is the first size of the map.
+
+        Raises ProcessorStateError if it cannot be opened.
+        """
+        self._path = Path(path)
+        self._process = os.getpid()
+        self._reading: lmdb.Transaction | None = None
+        self._snapshots: WeakSet[LmdbSnapshot] = WeakSet()  # one that nobody reads ends
+        self._lock = threading.RLock()  # of the snapshots, which other threads take and close
+        try:
+            private_directory(self._path)
+            self._environment = opened_or_empty(self._path, lambda: self._open(map_bytes))
+        except (OSError, lmdb.Error) as error:
+            raise self._failed("cannot be opened", error) from error
+
+    def close(self) -> None:
+        """Close the environment; later calls raise InvalidStateStoreError."""
+        with self._lock:
+            if self._environment is not None:
+                self._end_snapshots()
+                self._end_reading()
+                self._environment.close()
+                self._environment = None
+
+    def snapshot(self) -> LmdbSnapshot:
+        """Return the present committed state, in its own transaction; from any thread. It ends when the map grows or
+        the base is closed: reads of it raise InvalidStateStoreError then. So does this method if another process has
+        let the map grow since the base was last read here."""
+        with self._lock:
+            try:
+                transaction = self._opened().begin()
+            except lmdb.MapResizedError as error:  # only the thread that reads knows when the map may move
+                why = f"Another process has changed the base {self._path}: read it first."
+                raise InvalidStateStoreError(why) from error
+            snapshot = LmdbSnapshot(self._path, transaction, self._entries, self._meta, self._forget_snapshot)
+            self._snapshots.add(snapshot)
+            return snapshot
+
+    def cursor(self) -> AbstractContextManager[lmdb.Cursor]:
+        """Return a cursor over the entries; close it before the next `apply`."""
+        return cast("AbstractContextManager[lmdb.Cursor]", self._reader().cursor(db=self._entries))
+
+    # ---------- helpers
+
+    def _get(self, key: bytes, database: Any) -> bytes | None:
+        try:
+            return cast("bytes | None", self._reader().get(key, db=database))
+        except DAMAGED as error:
+            raise self.corrupted(error) from error
+
+    def _open(self, map_bytes: int) -> lmdb.Environment:
+        environment = growing(
+            lambda: lmdb.open(
+                str(self._path),
+                map_size=map_bytes,
+                sync=False,
+                metasync=False,
+                max_dbs=2,
+                max_readers=MAX_READERS,
+                mode=FILE_MODE,
+            )
+        )
+        environment.reader_check()  # frees the places of readers that were killed
+        with growing(lambda: environment.begin(write=True), lambda: environment.set_mapsize(0)) as transaction:
+            self._open_databases(environment, transaction, b"")
+        return environment
+
+    def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
+        """Run `action` in a write transaction that follows what was read, as often as the map must grow for it."""
+        environment = self._opened()
+        seen = self._reader().id()
+        self._end_reading()
+        for _ in range(MOST_DOUBLINGS):
+            try:
+                with self._begin(write=True) as transaction:
+                    if transaction.id() != seen + 1:
+                        raise self._moved()
+                    action(transaction)
+                    size = self._bytes(transaction)
+                self._size = size
+                return
+            except lmdb.MapFullError:
+                self._resize(environment.info()["map_size"] * 2)
+            except DAMAGED as error:
+                raise self.corrupted(error) from error
+            except lmdb.Error as error:
+                raise self._failed("cannot be written", error) from error
+        raise ProcessorStateError(
+            f"The base {self._path} is full with a map of {environment.info()['map_size']} bytes: "
+            "spread the state over more tasks."
+        )
+
+    def _reader(self) -> lmdb.Transaction:
+        if self._reading is None:
+            self._reading = self._begin(write=False)
+        return self._reading
+
+    def _end_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.abort()
+            self._reading = None
+
+    def _begin(self, write: bool) -> lmdb.Transaction:
+        """Return a new transaction, in a map of the size that other processes may have given it."""
+        return growing(lambda: self._opened().begin(write=write), lambda: self._resize(0))
+
+    def _resize(self, map_bytes: int) -> None:
+        """Give the map another size (0: that of the file), which no transaction of this process may see."""
+        with self._lock:
+            self._end_snapshots()
+            self._opened().set_mapsize(map_bytes)
+
+    def _end_snapshots(self) -> None:
+        for snapshot in list(self._snapshots):
+            snapshot.close()
+
+    def _forget_snapshot(self, snapshot: LmdbSnapshot) -> None:
+        self._snapshots.discard(snapshot)
