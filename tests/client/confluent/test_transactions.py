@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from queue import Queue
 from threading import Event
+from time import sleep
 from typing import Any
 
 import pytest
@@ -458,6 +459,32 @@ def test_records_that_no_broker_accepts_in_time_fail_with_a_retriable_error_and_
         assert not isinstance(raised.value, BrokerNotFoundError)
         doing = f"writing epoch 2{place.format(topic=made.topic)} as {made.topic}-sink-0"
         assert f"The brokers did not accept a record in time ({doing})" in str(raised.value)
+        broker.clear_faults()
+        assert writer.write(2, "q", made.output("b"))
+        assert made.read() == [b"a", b"b"]
+
+
+@pytest.mark.timeout(60)
+def test_a_producer_with_something_to_report_does_not_take_records_for_written(
+    unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attempts: list[int] = []
+
+    def before_write() -> None:
+        attempts.append(len(attempts))
+        sleep(0.5)  # until there are statistics
+        assert len(attempts) <= 2, "an attempt in which brokers took nothing was no failure"
+
+    monkeypatch.setattr(transactions, "_ATTEMPTS", 2)
+    settings = {"producer.transaction.timeout.ms": 1_000, "producer.statistics.interval.ms": 100}
+    with EmbeddedBroker() as broker, place_on(broker.bootstrap_servers, unique_name, **settings) as made:
+        writer = made.writer(timeout_ms=4_000, before_write=before_write)
+        assert writer.write(1, "q", made.output("a"))
+        attempts.clear()
+        broker.fail("Produce", "NOT_ENOUGH_REPLICAS", times=1_000_000)
+        with pytest.raises(RetriableError, match=r"min\.insync\.replicas"):
+            writer.write(2, "q", made.output("b"))
+        attempts.clear()
         broker.clear_faults()
         assert writer.write(2, "q", made.output("b"))
         assert made.read() == [b"a", b"b"]

@@ -136,6 +136,7 @@ class TransactionalClient:
         """Begin a transaction, unless one is open."""
         if not self.is_open:
             self._began, self._has_offsets = time.monotonic(), False
+            self._pace.give(0, 0)  # librdkafka counts what it has to report, even of a new producer, as waiting
             self._ready_producer().begin_transaction()
             self.is_open = True
 
