@@ -279,6 +279,50 @@ def test_a_client_that_cannot_send_offsets_is_replaced_when_the_time_of_the_tran
         producer.close()
 
 
+class _LateAbortClient(_StuckClient):
+    """A client that aborts later than it should, and reports then that a record was not delivered."""
+
+    def __init__(self, delivered: Callable[[KafkaErrorCode, object], None]) -> None:
+        super().__init__()
+        self._delivered = delivered
+        self.has_reported = threading.Event()
+
+    def send_offsets_to_transaction(self, *_: object) -> None:
+        pass
+
+    def commit_transaction(self, timeout: float) -> None:
+        pass
+
+    def abort_transaction(self, timeout: float) -> None:
+        self.has_ended.wait(SECONDS)
+        self._delivered(KafkaErrorCode(KafkaErrorCode._PURGE_QUEUE, "a report"), _RefusedMessage())
+        self.has_reported.set()
+
+
+@pytest.mark.timeout(60)
+def test_a_report_of_an_abandoned_abort_is_not_of_the_next_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients: list[_LateAbortClient] = []
+
+    def initialized(connection: ClientConnection, *_: object) -> _LateAbortClient:
+        clients.append(_LateAbortClient(connection.settings["on_delivery"]))
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
+    monkeypatch.setattr(transactional_client, "_ABORT_SECONDS", 0.1)
+    producer = ConfluentTransactionalProducer(StreamsConfig({"bootstrap.servers": "localhost:1"}), "id")
+    try:
+        producer.send([])
+        producer.abort()
+        producer.send([])
+        clients[0].has_ended.set()
+        assert clients[0].has_reported.wait(SECONDS)
+        assert producer.commit({}, GroupIdentity("g", 1, "m")) == {}
+    finally:
+        for client in clients:
+            client.has_ended.set()
+        producer.close()
+
+
 class _RefusedMessage:
     """The report of a record of `t-0` that brokers refuse."""
 

@@ -490,6 +490,26 @@ def test_a_producer_with_something_to_report_does_not_take_records_for_written(
         assert made.read() == [b"a", b"b"]
 
 
+def test_each_new_producer_reads_secrets_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+
+    class Told(Producer):
+        def __init__(self, settings: dict[str, object]) -> None:
+            made.append(settings["client.rack"])
+            super().__init__(settings)
+
+    monkeypatch.setattr(transactional_client, "Producer", Told)
+    place.config = StreamsConfig({**place.config.given(), "producer.client.rack": "${env:PENSTOCK_TEST_SECRET}"})
+    monkeypatch.setenv("PENSTOCK_TEST_SECRET", "old")
+    first = place.writer()
+    assert first.write(1, "q", place.output("a"))
+    monkeypatch.setenv("PENSTOCK_TEST_SECRET", "new")
+    assert place.writer().write(2, "q", place.output("b"))
+    made.clear()
+    assert first.write(3, "q", place.output("c"))  # fenced meanwhile
+    assert set(made) == {"new"}
+
+
 @pytest.mark.slow
 def test_a_transaction_of_an_epoch_gets_the_time_that_a_slow_broker_needs(unique_name: Callable[[str], str]) -> None:
     settings = {"producer.transaction.timeout.ms": 1_000}

@@ -123,7 +123,6 @@ class TransactionalTimeZero:
         config: the configuration of the application.
         timeout_ms: the bound (ms) of one call.
         transactional_id: that of the client.
-        written: takes a partition and the offset after the last record that was written.
     """
 
     def __init__(
@@ -131,12 +130,11 @@ class TransactionalTimeZero:
         config: StreamsConfig,
         timeout_ms: int,
         transactional_id: str,
-        written: Callable[[TopicPartition, int], object] = nothing_written,
     ) -> None:
         self._config = config
         self._timeout_ms = timeout_ms
         self._transactional_id = transactional_id
-        self._written = written
+        self._written: Callable[[TopicPartition, int], object] = nothing_written
         self._writer: RecordWriter | None = None
         self._own: set[TopicPartition] = set()
         self._of_client: set[TopicPartition] = set()
@@ -166,8 +164,10 @@ class TransactionalTimeZero:
         self._own |= found
         return self._is_ready and not new & self._of_client
 
-    def continue_with(self, client: Producer, seconds: float) -> None:
-        """Take that `client` is made, with `settings`; raises RetriableError if its epoch is not known in time."""
+    def continue_with(self, client: Producer, seconds: float, written: Callable[[TopicPartition, int], object]) -> None:
+        """Take that `client` is made, with `settings`; raises RetriableError if its epoch is not known in time.
+        written: takes a partition and the offset after the last record that was written."""
+        self._written = written
         self._of_client.clear()
         self._is_ready = bool(self._own)
         if not self._own:

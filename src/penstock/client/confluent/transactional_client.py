@@ -93,16 +93,19 @@ class TransactionalClient:
         rights: Sequence[Right] = (),
     ) -> None:
         self.reports = DeliveryReports()
-        own = {"transactional.id": transactional_id, "on_delivery": self.reports.delivered}
-        self._settings = client_settings(config, PRODUCER, {**own, **forced}, {**HURRIED, **defaults})
-        self.time = TransactionTimeout(int(self._settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
+        """Those of the last producer; a call that was abandoned may still bring reports of an earlier one."""
+        own = {"transactional.id": transactional_id}
+        # Settings are made for each producer: secrets that they refer to may have changed.
+        self._settings = partial(client_settings, config, PRODUCER, {**own, **forced}, {**HURRIED, **defaults})
+        settings = self._settings()
+        self.time = TransactionTimeout(int(settings.get(_TIMEOUT, _TRANSACTION_TIMEOUT_MS)))
         self.rights = (transactional_right(transactional_id), *rights)
-        self.connection = ClientConnection(self._settings, timeout_ms)
+        self.connection = ClientConnection(settings, timeout_ms)
         self.is_open = False
         self._config = config
         self._transactional_id = transactional_id
         self._timeout_ms = timeout_ms
-        self._time_zero = TransactionalTimeZero(config, timeout_ms, transactional_id, self.reports.written)
+        self._time_zero = TransactionalTimeZero(config, timeout_ms, transactional_id)
         self._pace = Pace()
         self._producer: Producer | None = None
         self._offsets: TransactionOffsets | None = None
@@ -119,12 +122,14 @@ class TransactionalClient:
         sending: settings of a new one."""
         if self._producer is not None:
             return
-        connection = ClientConnection(self._settings, self._timeout_ms)
-        connection.settings = {**self._time_zero.settings(connection.settings), **sending}
+        connection = ClientConnection(self._settings(), self._timeout_ms)
+        reports = DeliveryReports()
+        own = {"on_delivery": reports.delivered}
+        connection.settings = {**self._time_zero.settings(connection.settings), **own, **sending}
         producer = initialized_within(self.time, connection, self._transactional_id, *self.rights)
-        self._time_zero.continue_with(producer, connection.timeout)
+        self._time_zero.continue_with(producer, connection.timeout, reports.written)
         connection.serve = producer.poll
-        self.connection, self._producer = connection, producer
+        self.connection, self.reports, self._producer = connection, reports, producer
         self._forget_epoch()
 
     def claim(self, output: Sequence[PartitionBatch]) -> bool:
