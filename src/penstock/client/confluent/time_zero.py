@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from functools import partial
 from typing import Any, Final, Protocol
 from weakref import WeakMethod
 
@@ -194,11 +196,19 @@ class TransactionalTimeZero:
         assert self._writer is not None
         return list(_written_rows(self._writer, output, self._written))
 
-    def end(self, is_commit: bool) -> None:
-        """End the transaction for a client that may have nothing in it; raises KafkaException if brokers refuse it."""
-        code = 0 if self._writer is None else self._writer.end(is_commit)
+    def commit(self) -> None:
+        """Commit the transaction for a client that may have nothing in it; raises KafkaException if brokers refuse
+        it."""
+        code = 0 if self._writer is None else self._writer.end(is_commit=True)
         if code:
             raise KafkaException(Code(code))
+
+    def give_up(self) -> Callable[[], object]:
+        """Return what ends the transaction without a commit, for a client that has written and may have nothing in it.
+        It takes as long as a call, and may run beside what follows: the next client writes over other connections."""
+        writer, self._writer = self._writer, None
+        assert writer is not None
+        return partial(_abort, writer)
 
     def committed(self) -> bool:
         """Take that a transaction is committed; return whether the next one needs a new client, with which librdkafka
@@ -245,6 +255,11 @@ class _ReportedEpoch:
 
 def _ignore(text: str) -> None:
     """Ignore the statistics."""
+
+
+def _abort(writer: RecordWriter) -> None:
+    with closing(writer):
+        writer.end(is_commit=False)
 
 
 def _written_rows(

@@ -201,7 +201,7 @@ class TransactionalClient:
         """Commit the transaction within `seconds`; the next one may get a new producer, which begins as usual."""
         producer = self._ready_producer()
         if not self._has_offsets:  # then librdkafka may know of nothing to commit
-            self._time_zero.end(is_commit=True)
+            self._time_zero.commit()
         until(seconds, lambda: producer.commit_transaction(seconds))
         self.is_open = False
         is_calm = self.time.committed(self.age)
@@ -216,8 +216,10 @@ class TransactionalClient:
             abort = partial(self._producer.abort_transaction, _ABORT_SECONDS)
             with suppress(KafkaException, KafkaError):
                 returning(_ABORT_SECONDS + LATE_SECONDS, partial(until, _ABORT_SECONDS, abort))
-                self._time_zero.end(is_commit=False)  # of which librdkafka may know nothing
-                has_ended = not self._time_zero.has_written
+                if self._time_zero.has_written:  # of which librdkafka may know nothing
+                    returning(_ABORT_SECONDS, self._time_zero.give_up())
+                else:
+                    has_ended = True
         self.is_open = False
         if not has_ended:
             self.discard()
