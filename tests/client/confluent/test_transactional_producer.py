@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -317,6 +318,40 @@ def test_a_report_of_an_abandoned_abort_is_not_of_the_next_transaction(monkeypat
         clients[0].has_ended.set()
         assert clients[0].has_reported.wait(SECONDS)
         assert producer.commit({}, GroupIdentity("g", 1, "m")) == {}
+    finally:
+        for client in clients:
+            client.has_ended.set()
+        producer.close()
+
+
+class _ThrottledClient(_StuckClient):
+    """A stuck client whose broker says with each answer that the client is above its quota."""
+
+    def __init__(self, throttled: Callable[[object], None]) -> None:
+        super().__init__()
+        self._throttled = throttled
+
+    def poll(self, timeout: float) -> int:
+        self._throttled(SimpleNamespace(throttle_time=3_600.0))
+        return 0
+
+
+@pytest.mark.timeout(60)
+def test_a_quota_makes_nobody_wait_for_offsets_behind_the_end_of_the_transaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clients: list[_ThrottledClient] = []
+
+    def initialized(connection: ClientConnection, *_: object) -> _ThrottledClient:
+        clients.append(_ThrottledClient(connection.settings["throttle_cb"]))
+        return clients[-1]
+
+    monkeypatch.setattr(transactional_client, "initialized", initialized)
+    config = StreamsConfig({"bootstrap.servers": "localhost:1", "transaction.timeout.ms": 100})
+    producer = ConfluentTransactionalProducer(config, "id")
+    try:
+        with pytest.raises(TaskMigratedError, match="above its quota"):
+            producer.commit({TopicPartition("t", 0): OffsetAndMetadata(1)}, GroupIdentity("g", 1, "m"))
     finally:
         for client in clients:
             client.has_ended.set()

@@ -175,11 +175,13 @@ class TransactionalClient:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], member: GroupIdentity, seconds: float, most: float
     ) -> None:
         """Commit `offsets` of `member` in the transaction; each text gets a zero byte at its end. seconds: the time-out
-        of the request, which librdkafka does not always keep. most: after how long (s) UnansweredError is raised."""
+        of the request, which librdkafka does not always keep. most: after how long (s) UnansweredError is raised; time
+        that brokers make the client wait is added, up to the time-out."""
         producer = self._ready_producer()
         positions = [Position(*partition, each.offset, each.metadata) for partition, each in offsets.items()]
         send = partial(producer.send_offsets_to_transaction, positions, group_metadata(member), seconds)
-        returning(most, lambda: until(seconds, send), self._throttled_until)
+        latest = time.monotonic() + max(most, seconds + LATE_SECONDS)
+        returning(most, lambda: until(seconds, send), lambda: min(self._throttled_until(), latest - most))
         self._has_offsets = True
 
     def connect_offsets(self) -> TransactionOffsets:
@@ -283,7 +285,7 @@ class TransactionalClient:
         return is_known and self._pace.seconds_left(waiting) > 2 * (self.time.seconds - age)
 
     def _throttled_until(self) -> float:
-        self._ready_producer().poll(0)
+        apart(partial(self._ready_producer().poll, 0))  # an error is being handled
         return self.connection.throttled_until
 
     def _forget_epoch(self) -> None:
