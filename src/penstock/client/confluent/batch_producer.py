@@ -74,6 +74,7 @@ class ConfluentBatchProducer:
         if self._client is not None:
             self._client.purge()
             self._client.poll(0)
+            self._reports.forget()  # records that were dropped
             self._connection.serve = nothing_to_serve
             self._client = None
 
