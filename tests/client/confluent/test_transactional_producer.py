@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Message, Producer
 from confluent_kafka import KafkaError as KafkaErrorCode
 
 from penstock.client.api import (
@@ -142,6 +143,25 @@ def test_other_clients_read_the_text_beside_an_offset_as_it_was_given(place: Pla
         assert place.as_committed(place.first) == (3, "")
     finally:
         producer.close()
+
+
+def test_an_abort_keeps_no_records_that_it_drops(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[int] = []
+
+    class Told(Producer):
+        def abort_transaction(self, *arguments: object) -> None:
+            super().abort_transaction(*arguments)
+            records = (each for each in gc.get_objects() if isinstance(each, Message))
+            kept.append(sum(each.value() == b"dropped" for each in records))
+
+    monkeypatch.setattr(transactional_client, "Producer", Told)
+    producer = place.producer(**{"producer.linger.ms": 5_000})
+    try:
+        producer.send([batch(place.first, *[b"dropped"] * 100)])
+        producer.abort()
+    finally:
+        producer.close()
+    assert kept == [0]
 
 
 def test_what_is_aborted_is_never_read(place: Place) -> None:

@@ -72,9 +72,9 @@ class ConfluentBatchProducer:
         """Release connections and threads, and drop what was not written; harmless when called again."""
         self._time_zero.close()
         if self._client is not None:
+            self._reports.ignore()
             self._client.purge()
             self._client.poll(0)
-            self._reports.forget()  # records that were dropped
             self._connection.serve = nothing_to_serve
             self._client = None
 

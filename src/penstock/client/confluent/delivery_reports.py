@@ -20,12 +20,13 @@ class DeliveryReports:
         self.failures: list[tuple[Code, Message]] = []
         """Records that were not delivered, with the error of each; at most all of one write."""
         self._last: dict[tuple[str | None, int | None], int] = {}
+        self._ignores_failures = False
 
     def delivered(self, error: Code | None, message: Message) -> None:
         """Take the report of one record (a callback of librdkafka)."""
         if error is None:  # mostly, and for each record: as little as possible
             self._last[message.topic(), message.partition()] = message.offset() or 0
-        else:
+        elif not self._ignores_failures:
             self.failures.append((error, message))
 
     def written(self, partition: TopicPartition, end: int) -> None:
@@ -41,6 +42,12 @@ class DeliveryReports:
         """Forget everything."""
         self._last = {}
         self.failures.clear()
+        self._ignores_failures = False
+
+    def ignore(self) -> None:
+        """Forget everything, and ignore records that are not delivered until the next time: all that are dropped."""
+        self.forget()
+        self._ignores_failures = True
 
     def first_failure(self) -> tuple[Code, TopicPartition] | None:
         """Return the first error that is neither a refusal nor a consequence of one, with its partition."""

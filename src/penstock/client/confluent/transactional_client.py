@@ -215,6 +215,7 @@ class TransactionalClient:
         and the next one ends what it left open."""
         has_ended = False
         if self._producer is not None and self.is_open:
+            self.reports.ignore()
             abort = partial(self._producer.abort_transaction, _ABORT_SECONDS)
             with suppress(KafkaException, KafkaError):
                 returning(_ABORT_SECONDS + LATE_SECONDS, partial(until, _ABORT_SECONDS, abort))
