@@ -346,7 +346,8 @@ def query_session(session: SparkSession) -> Iterator[SparkSession]:
 def make_active(session: SparkSession) -> None:
     """Make `session` the active session of the thread.
 
-    Spark looks up data sources there, not in the session of the query; pyspark's own calls for it run something.
+    Spark looks up data sources there, not in the session of the query. Any pyspark call that sets it also runs
+    something.
     """
     jvm = session._jvm
     assert jvm is not None
@@ -384,9 +385,9 @@ def _environment(master: str) -> Iterator[None]:
 
 
 def _home_without_zip() -> Mapping[str, str]:
-    """Return SPARK_HOME for a copy of the installed Spark home without pyspark.zip.
+    """Return SPARK_HOME: a directory of links to the installed pyspark, without its pyspark.zip.
 
-    Return nothing if the copy cannot be created, or if the pyspark package does not include Spark.
+    Return nothing if the directory cannot be created, or if the pyspark package does not include Spark.
 
     Spark puts that archive first on the path of each Python process that it starts, and Python compiles modules from an
     archive again each time: about half a second of CPU per process, and a query starts six.
