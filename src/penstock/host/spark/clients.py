@@ -1,4 +1,4 @@
-"""Clients of the brokers and the checkpoint that a process keeps open for the life of the query.
+"""Clients of the brokers and the checkpoint, kept open for the life of the query.
 
 Connections are expensive, and epochs are many.
 """

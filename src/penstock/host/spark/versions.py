@@ -79,7 +79,7 @@ class StreamReader(Protocol):
         """Fix the current end of the input as the last offset to read."""
 
     def next_offset(self, start: Offset) -> Offset:
-        """Return the end of the batch that begins at `start`, or `start` if no batch is due."""
+        """Return the end of the batch after `start`, or `start` if no batch is due."""
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Return the input partitions of the batch between two offsets."""
@@ -135,7 +135,7 @@ if FEATURES.admission_control:
 
 
 class _TrackingReader(_Reader):
-    """The reader for a Spark that asks for the latest offset without passing a start offset.
+    """The reader for a Spark that asks for the latest offset only.
 
     One process holds the reader of a query from start to end, and Spark asks for an offset only after it has committed
     the previous batch. So the next batch begins at the end of the last batch that was planned.

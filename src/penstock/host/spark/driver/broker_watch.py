@@ -1,4 +1,4 @@
-"""Logs in the driver that no broker answers, or that an output topic accepts no records.
+"""Logs in the driver that brokers do not answer or accept records.
 
 It also logs the recovery. Planner and workers wait for the brokers and log that on their own machines. So the driver
 asks the brokers itself, but only while nothing is committed: a commit proves that they are available.
@@ -143,7 +143,7 @@ class BrokerWatch:
 
 
 def _refusal(topic: TopicDescription) -> _Obstacle | None:
-    """Return why brokers reject records for a partition of `topic`, or None if they accept them for all."""
+    """Return the obstacle to writing to a partition of `topic`, or None without an obstacle."""
     configured = int(topic.config.get("min.insync.replicas", "1"))
     for each in topic.partitions:
         needed = min(configured, len(each.replicas))

@@ -34,7 +34,7 @@ _PATIENCE_MS = 60_000
 
 
 class PositionsInStep(NamedTuple):
-    """The positions of the group if the changelog topics have the same state as a checkpoint.
+    """The positions of the group if the changelog topics match a checkpoint.
 
     Args:
         last: the next offset of each partition to process after the last epoch; empty before the first epoch.

@@ -54,7 +54,7 @@ class CurrentQuery:
                 self.query.resume()
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records that reached a node, and keep such records in the next epochs."""
+        """Return the last records of a node, and keep its records in the next epochs."""
         with self._tapping:
             self._taps[node] = limit
             return [] if self.query is None else self.query.tapped(self._taps, node)

@@ -82,7 +82,7 @@ def _files_of_program(modules: Iterable[object]) -> dict[str, Path]:
 
 
 def _files_of(module: ModuleType) -> dict[str, Path]:
-    """Return all files of a package, or the file of a module, by name in the archive."""
+    """Return the files of a package or module, by name in the archive."""
     path = source_of(module)
     if path is None or path.name != "__init__.py":
         return _file_of(module)
@@ -122,7 +122,8 @@ def _write_archive(target: Path, files: Mapping[str, Path]) -> None:
 def _compiled(name: str, path: Path) -> bytes:
     """Return the byte code of a file, or empty bytes if it does not compile.
 
-    Every worker would compile the source in an archive again. Python ignores an empty byte code file.
+    Without byte code in the archive, every worker would compile the source again. Python ignores an empty byte code
+    file.
     """
     with TemporaryDirectory() as directory:
         target = Path(directory) / "code"

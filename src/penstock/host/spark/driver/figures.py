@@ -1,4 +1,4 @@
-"""Figures of a running application, which the driver computes from the manifests.
+"""Figures of a running application, computed by the driver from the manifests.
 
 They are cheap to read, and as of the last committed epoch.
 """
@@ -228,7 +228,7 @@ def _add(totals: dict[str, tuple[int, int]], figures: Mapping[str, TopicFigures]
 
 
 def _duration_ms(manifest: Manifest) -> int:
-    """Return how long an epoch took (ms), or 0 if the clock went back in the meantime."""
+    """Return the duration of an epoch (ms), or 0 if the clock went back meanwhile."""
     return max(manifest.committed_ms - manifest.planned_ms, 0)
 
 

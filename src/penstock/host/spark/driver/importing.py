@@ -1,7 +1,8 @@
-"""Creates a checkpoint from the state of tasks that another host ran, so that the next start continues there.
+"""Creates a checkpoint from the state of tasks that another host ran.
 
-The checkpoint has one manifest, with a snapshot of each task. Records in repartition topics, between the tasks, are
-carried to the first epoch. The checkpoint is invisible until its metadata are written, last.
+The next start continues there. The checkpoint has one manifest, with a snapshot of each task. Records in repartition
+topics, between the tasks, are carried to the first epoch. The checkpoint is invisible until its metadata are written,
+last.
 """
 
 from __future__ import annotations

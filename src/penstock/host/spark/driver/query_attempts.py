@@ -87,9 +87,9 @@ class QueryAttempts:
         return self._waits_for_restart(error)
 
     def _waits_for_restart(self, error: Exception) -> bool:
-        """Wait before the restart after `error`; return False instead of a restart.
+        """Wait, and return whether to restart after `error`.
 
-        There is no restart after too many restarts without a commit, or if the host is closed.
+        Return False after too many restarts without a commit, or if the host is closed.
         """
         wait = self._restarts.next_wait_ms(self._figures.epoch)
         if wait is None:

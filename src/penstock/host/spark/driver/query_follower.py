@@ -51,7 +51,7 @@ class QueryFollower:
         self._broker_watch = BrokerWatch(config, written_topics(built, config))
 
     def follow(self, query: RunningQuery) -> None:
-        """Follow `query` until it ends or is stopped for a rebalance; raise its error, if any."""
+        """Follow `query` until it ends or is stopped for a rebalance. Raises its error, if any."""
         tasks = len(query.description.placement.places)
         self._figures.tasks_created(tasks)
         try:

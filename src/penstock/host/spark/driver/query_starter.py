@@ -105,7 +105,7 @@ class QueryStarter:
             self._data_frames.start_sinks(spark)
 
     def run_sinks_to_end(self) -> None:
-        """Run the queries of DataFrame sinks to the end, if the application has a planned end."""
+        """Run the queries of DataFrame sinks to their end, if the application has one."""
         if self._application.until_end:
             self._data_frames.run_sinks_to_end(self.open_session())
 

@@ -19,7 +19,7 @@ from penstock.log_context import logged_as
 
 
 class QuerySupervisor:
-    """Runs queries until the host is closed, or a query fails or reaches the planned end.
+    """Runs queries until the host closes, or a query fails or reaches its planned end.
 
     Args:
         application: the application of the queries.
@@ -27,7 +27,7 @@ class QuerySupervisor:
         current: the newest query.
         starter: starts the queries.
         follower: follows them.
-        attempts: decide about restarts after errors.
+        attempts: decides about restarts after errors.
         lock: released after an error.
     """
 
@@ -78,7 +78,7 @@ class QuerySupervisor:
         return stopped
 
     def _run(self, listener: HostListener) -> None:
-        """Follow one query after another; always notify the listener of the end of the last one."""
+        """Follow one query after another, and always notify the listener of the end."""
         try:
             error = self._attempts.error_of(self._follow_to_end)
             while self._goes_on(listener, error):
@@ -96,7 +96,12 @@ class QuerySupervisor:
             listener.on_stopped()
 
     def _goes_on(self, listener: HostListener, error: Exception | None) -> bool:
-        """Return whether another query is to follow the one that ended, with `error` if not None."""
+        """Return whether another query follows the last one.
+
+        Args:
+            listener: decides after an error.
+            error: the error that ended the last query; None without an error.
+        """
         if self._requests.closes:
             return False
         if error is not None:

@@ -85,5 +85,5 @@ def _overtake(checkpoint: Checkpoint) -> None:
 
 
 def _has_state(directory: Path) -> bool:
-    """Return whether `directory` has a file other than locks, which a reset creates itself."""
+    """Return whether `directory` has a file other than locks. A reset creates locks itself."""
     return any(path.is_file() and path.name != LOCK_FILE for path in directory.rglob("*"))

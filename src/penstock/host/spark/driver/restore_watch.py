@@ -36,7 +36,10 @@ class RestoreWatch:
         self._states: dict[str, RestoreState] = {}
 
     def look(self, generation: int, committed_epoch: int) -> None:
-        """If a look is due, report news of the epoch after `committed_epoch`, and delete finished files."""
+        """Report news of the epoch after `committed_epoch`, if a look is due.
+
+        Also deletes the files of finished restores.
+        """
         now = elapsed_milliseconds()
         if self._looked_ms is None or now - self._looked_ms >= _LOOK_MS:
             self._looked_ms = now
@@ -100,7 +103,7 @@ class RestoreWatch:
                 self._tell(self._listener.on_batch_restored, store, store.reached - 1, more)
 
     def _tell(self, method: Callable[..., None], store: StoreRestore, *figures: int) -> None:
-        """Call a method of the listener with the partition and the name of `store`, and `figures`."""
+        """Call a listener method with partition and name of `store`, and `figures`."""
         try:
             method(TopicPartition(store.topic, store.partition), store.store, *figures)
         except Exception:
@@ -108,7 +111,7 @@ class RestoreWatch:
 
 
 class _Nobody(StateRestoreListener):
-    """The default listener, which ignores all events."""
+    """The default listener. It ignores all events."""
 
     def on_restore_start(
         self, topic_partition: TopicPartition, store_name: str, starting_offset: int, ending_offset: int

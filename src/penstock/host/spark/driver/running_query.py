@@ -84,7 +84,7 @@ def start_query(
 
 
 def _name(description: ApplicationDescription) -> str:
-    """Return the name of the query; Spark shows it with each of its jobs and stages."""
+    """Return the name of the query. Spark shows it with each of its jobs and stages."""
     levels = range(len(description.placement.levels))
     return f"{description.application_id} ({'; '.join(level_title(description, level) for level in levels)})"
 
@@ -123,7 +123,10 @@ class RunningQuery:
 
     @property
     def ended_by_pause(self) -> bool:
-        """Whether a query with a planned end ended early, because a pause kept it from planning epochs."""
+        """Whether a query with a planned end ended early because of a pause.
+
+        No epochs are planned in a pause.
+        """
         return (self._control / epoch_planner.PAUSED_FILE).exists()
 
     @property
@@ -135,7 +138,7 @@ class RunningQuery:
         return (self._control / epoch_planner.AT_END_FILE).exists()
 
     def new_ends(self) -> dict[TopicPartition, int]:
-        """Return the ends of the inputs last seen by the planner, or nothing if they are not new."""
+        """Return the input ends last seen by the planner. Returns nothing if they are not new."""
         with suppress(FileNotFoundError):  # the planner has not written it yet
             written = (self._control / epoch_planner.ENDS_FILE).stat().st_mtime_ns
             if written != self._ends_written:
@@ -149,7 +152,7 @@ class RunningQuery:
             (self._control / epoch_planner.PAUSE_FILE).touch()
 
     def tapped(self, taps: Mapping[str, int], node: str) -> list[TappedRecord]:
-        """Return the last records that reached a node, and keep those of `taps` in the next epochs."""
+        """Return the last records of a node. The next epochs keep the records of `taps`."""
         if read_taps(self._control) != taps:
             write_taps(self._control, taps)
         return decoded_records(read_tapped(self._control).get(node, ()))
@@ -175,7 +178,7 @@ class RunningQuery:
         self._query.stop()
 
     def failure(self) -> tuple[StreamsError, str] | None:
-        """Return the query's error and the output printed before it, or None if it did not fail."""
+        """Return the query's error and the output before it, or None without an error."""
         exception: StreamingQueryException | None = self._query.exception()
         if exception is None:
             return None

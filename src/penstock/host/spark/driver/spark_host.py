@@ -102,14 +102,14 @@ class SparkHost:
 
     @staticmethod
     def check_keys(config: StreamsConfig) -> None:
-        """Warn of keys that have no effect on this host; raise ConfigError for an unknown key."""
+        """Warn of keys without effect on this host. Raises ConfigError for an unknown key."""
         warn_of_rows_without_effect(config, ())
         check_client_keys(config)
 
     def start(self, listener: HostListener) -> None:
         """Check everything, then start the query; return once it runs.
 
-        Raises StreamsError if it must not start.
+        Raises StreamsError if the query cannot start.
         """
         self.check_keys(self._config)
         session.check_classic(self._given_session, self._config)
@@ -168,10 +168,10 @@ class SparkHost:
             self._release()
 
     def reset(self) -> None:
-        """Delete all state of the application, so that the next start is a first one; see `resetting`.
+        """Delete all state of the application; see `resetting`.
 
-        Deletes checkpoint, copies of state, markers and internal topics. Raises LockError if a program uses the
-        checkpoint, and KafkaError if the brokers do not delete their part.
+        Deletes checkpoint, copies of state, markers and internal topics, so that the next start is a first one. Raises
+        LockError if a program uses the checkpoint, and KafkaError if the brokers do not delete their part.
         """
         try:
             with closing(ConfluentAdmin(self._config)) as admin:
@@ -223,9 +223,10 @@ class SparkHost:
         self._current.untap(node)
 
     def table(self, store_name: str) -> DataFrame:
-        """Return the entries of a store as of the newest commit, in the session of the application.
+        """Return the entries of a store as of the newest commit.
 
-        Raises StreamsNotStartedError before `start` and after `close`.
+        The DataFrame belongs to the session of the application. Raises StreamsNotStartedError before `start` and after
+        `close`.
         """
         existing = self._session.existing
         if existing is None:

@@ -91,7 +91,9 @@ class _Target:
 
 
 class BatchPartitions:
-    """Stores the number of partitions of each batch for one topic, so that all attempts use the same.
+    """Stores the number of partitions of each batch for one topic.
+
+    So all attempts of a batch use the same number.
 
     Args:
         files: the directory for that number.
@@ -296,12 +298,15 @@ class DataFrameQueries:
 
 
 def commits_topic_of_source(topic: str) -> str:
-    """Return the internal topic whose offsets record the batches written to the partitions of `topic`."""
+    """Return the internal commits topic for the rows of DataFrames in `topic`.
+
+    Its offsets are the batches that the partitions of `topic` have.
+    """
     return f"{topic}-commits"
 
 
 def _behind_the_log(log: Files, function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
-    """Wrap `function` so that it is called only after the query's checkpoint `log` is on disk.
+    """Delay each call of `function` until the query's checkpoint `log` is on disk.
 
     Spark does not sync its writes there, and after a power failure it would plan a batch again under the same number.
     """
@@ -378,7 +383,10 @@ def _writing_batches(
 
 
 def _with_partitions(target: _Target, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with their partitions, and with task and number to restore their order after the shuffle."""
+    """Yield the rows with their partitions.
+
+    Task and number restore the order of the rows after the shuffle.
+    """
     context = TaskContext.get()
     task = 0 if context is None else context.partitionId()
     number = 0
@@ -418,7 +426,7 @@ def partitions_of(frame: pa.RecordBatch, topic: str, partitions: int) -> list[in
 def _write_rows(
     target: _Target, batch: int, owner: str, digest: str, frames: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of each received partition in one transaction; yield the number of written rows."""
+    """Write the received rows, one transaction per partition. Yields the number of written rows."""
     rows = [row for frame in frames for row in frame.to_pylist()]
     rows.sort(key=lambda row: (row["partition"], row["task"], row["number"]))
     written = 0

@@ -80,11 +80,11 @@ class TopicDataSource(DataSource):
         return COLUMNS
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """Return the reader of a streaming query; raises ConfigError for a missing or invalid option."""
+        """Return the reader of a streaming query. Raises ConfigError for a missing or invalid option."""
         return stream_reader(TopicStreamReader(*_options(self.options)))
 
     def reader(self, schema: StructType) -> TopicReader:
-        """Return the reader of a batch, for the current content of the topics; raises ConfigError as above."""
+        """Return the reader of a batch of the current records. Raises ConfigError as `streamReader`."""
         return TopicReader(*_options(self.options))
 
 
@@ -201,7 +201,7 @@ class TopicStreamReader(StreamReader):
 
 
 class InternalTopicReader(TopicStreamReader):
-    """Reads an application's topic, as its only reader, and deletes the records that it has read.
+    """Reads an application's topic as its only reader, and deletes read records.
 
     It begins at the first record.
 

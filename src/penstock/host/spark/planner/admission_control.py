@@ -4,7 +4,7 @@ Combines the quota of bytes (`quota`), topics that advance together in time (`ti
 wait for (`lagging`).
 
 It learns from epoch to epoch: the sizes of records, and the quota that keeps epochs within their target time. Both only
-determine how much is read. Tasks see only the read limit, and the read limit is in the offset.
+determine how much is read: everything that tasks see is in the read limit, which is in the offset.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class AdmissionControl:
     def _cut(
         self, positions: Positions, ends: Positions, unread: Set[TopicPartition], share: float, begin_ms: int
     ) -> tuple[Positions, int]:
-        """Return the ends with those of aligned topics cut at a common time, and that time.
+        """Return the ends, cut at a common time for aligned topics, and that time.
 
         The cut makes aligned topics use their share of the quota.
         """

@@ -1,10 +1,10 @@
-"""Plans the epochs of the query and creates their input partitions, in the one long-lived process of the source.
+"""Plans the epochs of the query and creates their input partitions.
 
-Its clients and caches live as long as the query. All input of a task goes into the offset of the epoch, or comes from
-the manifest of the previous epoch; so a replay of an epoch gets the same input partitions. The offset is logged durably
-in the checkpoint before the partitions are returned: no output of an epoch can reach a topic unless every later driver
-knows how far the epoch reads. `admission_control` decides how far that is; this module provides the brokers, the clock
-and the files.
+It runs in the one long-lived process of the source; its clients and caches live as long as the query. All input of a
+task goes into the offset of the epoch, or comes from the manifest of the previous epoch; so a replay of an epoch gets
+the same input partitions. The offset is logged durably in the checkpoint before the partitions are returned: no output
+of an epoch can reach a topic unless every later driver knows how far the epoch reads. `admission_control` decides how
+far that is; this module provides the brokers, the clock and the files.
 """
 
 from __future__ import annotations
@@ -100,8 +100,10 @@ class EpochPartition(InputPartition):
 class EpochPlanner:
     """The planning half of the source, in the source process.
 
+    It opens its clients when it is created.
+
     Args:
-        description: of the application. The constructor opens its clients.
+        description: of the application.
     """
 
     def __init__(self, description: ApplicationDescription) -> None:
@@ -191,11 +193,11 @@ class EpochPlanner:
             if self._ends.are_fixed:
                 self._group_offsets.finish(_FINISH_MS)
             return start
-        # A topic may have been created again before its ends were requested. The ends would then belong to the new
-        # topic, and the positions to the old one.
+        # A topic may have been created again before its ends were known. The ends would then belong to the new topic,
+        # and the positions to the old one.
         if limit.positions != positions and not self._ends.are_of_before():
             return start
-        # A pause may have begun before the ends were requested, so they may include records written after it.
+        # A pause may have begun during the request for the ends, so they may include records written after it began.
         if self._is_paused():
             return start
         if went_back:
@@ -298,7 +300,10 @@ class EpochPlanner:
                 self._told_ends = inputs
 
     def _manifest_of(self, offset: EpochOffset) -> Manifest:
-        """Return the manifest of the epoch that ended at `offset`; learn from its figures if it is new."""
+        """Return the manifest of the epoch that ended at `offset`.
+
+        Admission control learns from the figures of a new one.
+        """
         if self._manifest is not None and self._manifest.epoch == offset.epoch:
             return self._manifest
         manifest = self._checkpoint.read_manifest(offset.epoch, self._description.query_id)
@@ -386,7 +391,7 @@ def _warn_of_jump(now_ms: int, planned_ms: int) -> None:
 
 
 def _moment(milliseconds: int) -> str:
-    """Return a time as UTC text, or in milliseconds if a datetime cannot represent its year."""
+    """Return a time as UTC text, or in ms if its year exceeds a datetime."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -56,7 +56,10 @@ class GroupOffsets:
                 self._thread.start()
 
     def finish(self, timeout_ms: int) -> bool:
-        """Wait up to `timeout_ms` until the newest positions are committed or given up; return whether they are."""
+        """Wait until the newest positions are committed or given up.
+
+        Return False if `timeout_ms` passes before that.
+        """
         with self._changed:
             self._hurried = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The inputs that tasks wait for in an epoch, and the partitions that are not read in the meantime.
+"""The inputs that tasks wait for in an epoch, and the partitions left unread meanwhile.
 
 Pure functions of the placement, positions and the manifest.
 
@@ -34,7 +34,7 @@ def held_bytes(manifest: Manifest) -> dict[TopicPartition, int]:
 def lagging_partitions(
     positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Return the partitions whose position is before their end.
+    """Return the partitions with a position before their end.
 
     Partitions without a known end count as lagging: no broker answered for them, and they may have more records.
     """

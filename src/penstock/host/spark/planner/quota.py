@@ -1,6 +1,6 @@
-"""Decides how far an epoch reads, as a pure function of positions, ends, sizes of records and a quota of bytes.
+"""Decides how far an epoch reads, within a quota of bytes.
 
-It uses no clock and no I/O.
+A pure function of positions, ends, sizes of records and the quota, without a clock and without I/O.
 
 Rules: an epoch never reads past the given ends, and never back; it stays within the quota of bytes by estimate, plus
 one record for each partition; every partition that lags advances in every epoch; and partitions share the quota by

@@ -19,7 +19,7 @@ TAPPED_FILE: Final = "tapped"
 
 
 def write_taps(control: Path, taps: Mapping[str, int]) -> None:
-    """Make the next epochs keep a number of records of each node in `taps`, and no records of others."""
+    """Set the number of records to keep by node, from the next epoch on."""
     _write(control / TAPS_FILE, dict(taps))
 
 

@@ -1,4 +1,4 @@
-"""The controls of the tasks of an epoch, from its offset and the manifest of the previous epoch.
+"""The controls of an epoch's tasks, from its offset and the previous manifest.
 
 They depend on nothing else, so that a replay gives tasks the same controls. Pure functions.
 """
@@ -68,7 +68,7 @@ def task_controls(
 def task_ranges(
     description: ApplicationDescription, task: TaskId, start: EpochOffset, end: EpochOffset
 ) -> Iterator[OffsetRange]:
-    """Yield the ranges of broker topics that a task reads in the epoch from `start` to `end`."""
+    """Yield a task's ranges of broker topics in the epoch from `start` to `end`."""
     for partition in description.placement.inputs_of(task, description.topology.repartition_topics):
         if end.position(partition) > start.position(partition):
             yield OffsetRange(task, partition, start.position(partition), end.position(partition))

@@ -1,4 +1,4 @@
-"""Topics that advance together in time, and the time up to which an epoch reads them.
+"""The common time of topics that advance together.
 
 If an epoch cannot read all records, it reads topics whose records meet in a task up to one common time, chosen so that
 most of the quota is used. Otherwise it would read a year of one topic and a day of another, and the records of the
@@ -40,7 +40,7 @@ def aligned_topics(topology: BuiltTopology, placement: Placement, config: Mappin
 
 
 def common_time(begin_ms: int, bytes_before: Callable[[int], float], quota: float, skew_ms: int) -> int:
-    """Return the time (ms) up to which an epoch reads, exclusive.
+    """Return the exclusive time (ms) that an epoch reads up to.
 
     It is `begin_ms` or later, so that the epoch has at most `quota` bytes and at least USED_SHARE of them. If the
     records of a single ms make that impossible, return the first time with more.

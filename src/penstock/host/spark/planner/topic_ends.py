@@ -38,7 +38,9 @@ _IDS_EVERY_MS = 10_000
 
 
 class TopicEnds:
-    """Requests the ends of all source topics and global topics; lives as long as the query.
+    """Requests the ends of all source topics and global topics.
+
+    It lives as long as the query.
 
     Args:
         description: of the application.
@@ -169,7 +171,10 @@ class TopicEnds:
                 )
 
     def _has_another_leader(self, partition: TopicPartition, epoch: int) -> bool:
-        """Return whether `partition` has a known leader epoch other than `epoch`, not yet compared."""
+        """Return whether `partition` has a leader epoch other than `epoch`, not compared yet.
+
+        Both epochs must be known.
+        """
         now = self._epochs.get(partition, UNKNOWN_LEADER_EPOCH)
         return UNKNOWN_LEADER_EPOCH not in (epoch, now) and now not in (epoch, self._compared.get(partition))
 

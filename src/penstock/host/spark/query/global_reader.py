@@ -1,7 +1,7 @@
-"""Reads the global stores of this machine outside the tasks, while workers keep them up to date.
+"""Reads the global stores of this machine outside the tasks.
 
-A read shows one commit of the base: that of the newest epoch, or an earlier one while a large update is in progress. A
-machine without workers of the application has no base to read.
+Meanwhile workers keep them up to date. A read shows one commit of the base: that of the newest epoch, or an earlier one
+while a large update is in progress. A machine without workers of the application has no base to read.
 """
 
 from __future__ import annotations

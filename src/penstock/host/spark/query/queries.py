@@ -236,7 +236,7 @@ class CheckpointQueries:
         return KeyQueryMetadata(host, frozenset(), partition_for(serde.serialize(store_name, key), max(partitions, 1)))
 
     def streams_metadata(self) -> list[StreamsMetadata]:
-        """Return the metadata of this program, which has all stores and all input partitions.
+        """Return the metadata of this program: all stores and all input partitions.
 
         Raises StateStoreNotAvailableError if there is no checkpoint.
         """
@@ -251,7 +251,10 @@ class CheckpointQueries:
         return source_partitions(self._built, store_name, task.partition, manifest.offsets, group)
 
     def _settled(self, manifest: Manifest) -> Mapping[str, list[int]]:
-        """Return the offsets before which all records are in the stores of `manifest`."""
+        """Return the settled offsets of the source topics.
+
+        All records before them are in the stores of `manifest`.
+        """
         with self._lock:
             if self._settled_version != manifest.query_id:
                 self._settled_version, self._settled_epoch, self._settled_offsets = manifest.query_id, -1, {}

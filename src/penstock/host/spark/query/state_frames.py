@@ -93,7 +93,9 @@ class StateScan:
 
 
 def store_frame(session: SparkSession, scan: StateScan, example: StateStore) -> DataFrame:
-    """Return the entries of the store of `scan`, with one Spark partition for each of its partitions.
+    """Return the entries of the store of `scan`.
+
+    The frame has one Spark partition for each partition of the store.
 
     Args:
         session: the session to read in.

@@ -1,10 +1,10 @@
-"""The progress of a checkpoint's stores in the source topics, by the offsets of a manifest. Pure functions.
+"""The progress of a checkpoint's stores in the source topics. Pure functions of a manifest's offsets.
 
 An epoch takes the records of all topics through all levels. So a partition of a store has seen the records that the
 epoch read of the topics on which it depends. If its sub-topology reads only topics of brokers, these are the partitions
 that its task reads; after a repartition, they are all partitions of all upstream topics. If a partition has records
-carried over to the next epoch, or its records may have led to such records, only the offset read before there were any
-counts as seen.
+carried over to the next epoch, or its records may have led to such records, only the records read while there were no
+carried ones count as seen.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def source_partitions(
     offsets: Mapping[str, list[int]],
     group: Collection[TopicPartition] | None = None,
 ) -> list[TopicPartition]:
-    """Return the partitions of source topics on which a partition of a store depends.
+    """Return the source partitions that a partition of a store depends on.
 
     Args:
         built: the topology; patterns need not be resolved.
@@ -91,7 +91,7 @@ def settled_offsets(built: BuiltTopology, manifest: Manifest, before: Mapping[st
 
 
 def _sources_of(repartition_topic: str, built: BuiltTopology, offsets: Mapping[str, list[int]]) -> set[str]:
-    """Return the topics of brokers whose records lead to records of a repartition topic."""
+    """Return the topics of brokers that feed a repartition topic, directly or not."""
     writers = [spec for spec in built.subtopologies if repartition_topic in spec.sink_topics]
     feeders = [each for spec in writers for each in (spec, *_upstream(spec, built))]
     return {topic for spec in feeders for topic in _topics(spec, built, offsets)}
