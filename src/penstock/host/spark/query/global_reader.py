@@ -44,7 +44,7 @@ class GlobalStateReader:
         self._directory = BaseDirectory(global_directory(config), "", DATA_FILE)
 
     def store(self, name: str) -> StateStore:
-        """Return the current store `name`; raises StateStoreNotAvailableError if this machine has none yet."""
+        """Return the current store `name`; raises StateStoreNotAvailableError if it is not on this machine yet."""
         with self._lock:
             if self._base is None:
                 self._base = self._open()
