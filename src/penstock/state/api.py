@@ -319,7 +319,10 @@ class Base(Protocol):
 
 
 class DiskBase(Base, Protocol):
-    """A base in files."""
+    """Whether the files have been found damaged since the opening.
+
+    A damaged base must be rebuilt.
+    """
 
     @property
     def is_damaged(self) -> bool:

@@ -69,7 +69,7 @@ from penstock.state.wrapped import WithoutHeaders, WithoutTimestamps
 
 _ORDERED: Final = "ordered"
 _FILLED: Final = (KeyValueBytesStoreSupplier, VersionedBytesStoreSupplier, LruMapBytesStoreSupplier)
-"""Suppliers of stores with the same keys as the records of the topic that fills them."""
+"""Suppliers of stores that share their keys with the records of the topic filling them."""
 _CHUNK: Final = 20_000
 """Number of entries sorted at a time."""
 
@@ -78,7 +78,7 @@ _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 
 
 class StoreServices(NamedTuple):
-    """The services of a task to one of its stores; the defaults fit a task-less store.
+    """The services of a task to one of its stores; the defaults fit stores without tasks.
 
     Args:
         count_dropped: receives the number of writes that the store rejected.

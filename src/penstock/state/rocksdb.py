@@ -52,7 +52,7 @@ _MEASURED_EVERY = 10_000_000_000
 """Interval (ns) between measurements of an open database: reading its statistics takes milliseconds."""
 
 _Database = Any
-"""A rocksdict.Rdict in raw mode (bytes as keys and values); its own types cover all modes."""
+"""A rocksdict.Rdict in raw mode, for bytes only; its own types cover all modes."""
 
 _LOCKED = re.compile(r"[Ll]ock (file|hold)")
 _DAMAGED = re.compile(r"^Corruption|No such file or directory")

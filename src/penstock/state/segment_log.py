@@ -294,7 +294,7 @@ def _outdated_at_most(written: Sequence[SegmentInfo], live: int) -> float:
 
 
 def _reaches_beyond(info: SegmentInfo, reached: StoreKey | None) -> bool:
-    """Return whether a snapshot of the previous round has keys not yet reached by this round."""
+    """Return whether a previous round's snapshot has keys not yet reached by this round."""
     return reached is not None and (info.end is None or info.end > reached)
 
 
