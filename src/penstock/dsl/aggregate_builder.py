@@ -57,7 +57,10 @@ class GroupedStreamAggregateBuilder:
         return self.graph.table(self.graph.add(make(parent)), key_serde, store.value_serde, queryable)
 
     def new_repartition(self, store_name: str) -> nodes.Repartition:
-        """Return a repartition of the records, not added yet; its names take three numbers of the counter."""
+        """Return a repartition of the records, not added yet.
+
+        Its names take three numbers of the counter.
+        """
         repartition_names = names.RepartitionNames.make(self._repartition_name or store_name, self.graph.names)
         return nodes.Repartition(
             name=repartition_names.source,

@@ -122,7 +122,7 @@ def inheriting(options: Inheriting, key_serde: Serde | None, value_serde: Serde 
 
 
 def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_serde: Serde | None) -> Inheriting:
-    """Return a copy of `options` with the serdes of its keys and values for missing ones.
+    """Return a copy of `options` with serdes of its keys and values for missing ones.
 
     Raises TypeError if an option's serde cannot write the values that the inherited one reads.
 
@@ -134,7 +134,10 @@ def inherited(where: str, options: Inheriting, key_serde: Serde | None, value_se
 
 
 def check_fits(where: str, part: str, named: Serde | None, known: Serde | None) -> None:
-    """Raise TypeError if the serde `named` cannot write the keys or values (`part`) that `known` reads."""
+    """Raise TypeError if serde `named` cannot write the values that `known` reads.
+
+    part: "key" or "value".
+    """
     if named is None or known is None:
         return
     writes, given = written_type(named), read_type(known)
@@ -200,7 +203,7 @@ def _described(node: BaseNode) -> str:
 
 
 def by_position(names: Sequence[str], given: Sequence[Any], by_keyword: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `by_keyword` and the positional ones of `given`, in the order of `names`.
+    """Return the options of `by_keyword` and the positional ones, ordered by `names`.
 
     Raises TypeError for an option given twice, or for too many positional ones.
     """
@@ -244,7 +247,7 @@ def _is_uncalled(given: Any) -> bool:
 
 
 def serde_hint(given: Any) -> str:
-    """Return the correct form for `given`, which is not a serde, as the end of a message."""
+    """Return the correct form for `given`, not a serde, as a message's end."""
     if _makes_serdes(given):
         return f": write {given.__name__}()"
     if _is_uncalled(given):

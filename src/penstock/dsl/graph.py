@@ -69,9 +69,9 @@ class Graph:
         return lower(optimize(self.plan(), optimizations), self._topology_config)
 
     def forms(self, kind: str, id: NodeId, key_serde: Serde | None, value_serde: Serde | None) -> Forms:
-        """Return the notebook display of a user's object of the node `id`, such as a KStream.
+        """Return the notebook display of a user's object, such as a KStream.
 
-        It includes all nodes that lead to this node.
+        It includes all nodes that lead to the node `id`.
         """
         title = f"{kind} {self.name_of(id)}"
         facts = {"keys": _name(key_serde), "values": _name(value_serde)}
@@ -107,7 +107,10 @@ class Graph:
         return head
 
     def _ending_in(self, id: NodeId, *nodes: GraphNode) -> Topology:
-        """Return the topology of a copy of this graph, with a chain of `nodes` below the node `id`."""
+        """Return the topology of a copy of this graph, with `nodes` added.
+
+        They form a chain below the node `id`.
+        """
         plan = dict(self._nodes)
         for node in nodes:
             following = len(plan)
@@ -134,7 +137,10 @@ class Graph:
         self._nodes[id] = node
 
     def move_to_end(self, id: NodeId) -> None:
-        """Make the node `id` the last one, as Kafka does with a repartition shared by a second operator."""
+        """Make the node `id` the last one, as Kafka does with a shared repartition.
+
+        The repartition moves when a second operator uses it.
+        """
         self._nodes[id] = self._nodes.pop(id)
 
     def stream(

@@ -211,7 +211,10 @@ class Grouped:
 
     @staticmethod
     def as_(name: str) -> Grouped:
-        """Return options with the name of the repartition topic (and of the node that selects the key)."""
+        """Return options with the name of the repartition topic.
+
+        The node that selects the key has this name as well.
+        """
         return Grouped(name=name)
 
     @overload

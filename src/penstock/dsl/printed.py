@@ -60,5 +60,5 @@ class Printed:
         return replace(self, mapper=mapper)
 
     def with_name(self, name: str) -> Printed:
-        """Return a copy with the name of the printing node; raises TopologyError if it is invalid."""
+        """Return a copy with the printing node's name; raises TopologyError if it is invalid."""
         return replace(self, name=name)

@@ -30,12 +30,12 @@ class BufferConfig:
 
     @staticmethod
     def max_records(record_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `record_limit` keys, and emits the oldest early beyond this limit."""
+        """Return a config that holds back `record_limit` keys; beyond, the oldest are emitted early."""
         return EagerBufferConfig(record_limit=record_limit)
 
     @staticmethod
     def max_bytes(byte_limit: int) -> EagerBufferConfig:
-        """Return a config that holds back `byte_limit` bytes, and emits the oldest early beyond this limit."""
+        """Return a config that holds back `byte_limit` bytes; beyond, the oldest are emitted early."""
         return EagerBufferConfig(byte_limit=byte_limit)
 
     @staticmethod

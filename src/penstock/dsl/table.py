@@ -113,7 +113,7 @@ class KTable(TableJoins[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, V]:
-        """Return the table of the entries that do not match `predicate(key, value)`; the others are deleted."""
+        """Return the table of entries that do not match `predicate(key, value)`; others are deleted."""
         return self._filtered(predicate, named, materialized, negate=True)
 
     def _filtered(

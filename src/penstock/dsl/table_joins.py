@@ -142,7 +142,10 @@ class TableJoins(Shell, Generic[K, V]):
         named: Named | str | None = None,
         materialized: Materialized | None = None,
     ) -> KTable[K, VR]:
-        """Like `join` by key, with the keys of either table; the joiner receives None for missing values."""
+        """Like `join` by key, with the keys of either table.
+
+        The joiner receives None for missing values.
+        """
         return self._join(JoinType.OUTER, other, joiner, given, named=named, materialized=materialized)
 
     # ---------------------------------------- by key
@@ -202,7 +205,10 @@ class TableJoins(Shell, Generic[K, V]):
         return self._graph.table(self._graph.add(join), options.key_serde, options.value_serde, options.user_store_name)
 
     def _result_store(self, options: Materialized, prefix: str) -> StoreBuilder:
-        """Return the store of a join's result; without a user's name it takes a number from the counter."""
+        """Return the store of a join's result.
+
+        Without a user's name, the name takes a number from the counter.
+        """
         name = options.user_store_name or self._graph.names.new_store_name(prefix)
         return options.store_builder(name, None, None)
 
@@ -281,9 +287,9 @@ def _subscription_store(name: str, primary_key_serde: Serde | None) -> StoreBuil
 
 
 def _foreign_key_names(provider: names.InternalNameProvider, name: str | None) -> nodes.ForeignKeyNames:
-    """Return the names of a foreign-key join, with the prefix `name`, or generated if it is None.
+    """Return the names of a foreign-key join, with the prefix `name`.
 
-    Generated names take their numbers from the counter in this order.
+    If it is None, they are generated and take their numbers from the counter in this order.
     """
 
     def named(suffix: str, prefix: str) -> str:

@@ -61,9 +61,9 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> TimeWindowedKStream[K, V]:
-        """Set aggregations to emit at each update, or once per window at its close; returns this object.
+        """Set aggregations to emit at each update, or once per window at its close.
 
-        Raises ValueError for unlimited windows, which never close.
+        Returns this object. Raises ValueError for unlimited windows, which never close.
         """
         if isinstance(self._windows, UnlimitedWindows) and emit_strategy is EmitStrategy.ON_WINDOW_CLOSE:
             raise ValueError("ON_WINDOW_CLOSE emit strategy cannot be used for UnlimitedWindows")
@@ -73,7 +73,7 @@ class TimeWindowedKStream(Shell, Generic[K, V]):
     def count(
         self, materialized: Materialized | None = None, named: Named | str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Return the table of the number of records of each key and window, as an 8-byte integer."""
+        """Return the table of record counts of each key and window, as 8-byte integers."""
         windows = self._windows
         unnamed = materialized is not None and option(materialized, Materialized()).user_store_name is None
         if unnamed and isinstance(windows, Windows):
@@ -211,14 +211,17 @@ class SessionWindowedKStream(Shell, Generic[K, V]):
         self._emit_strategy = emit_strategy
 
     def emit_strategy(self, emit_strategy: EmitStrategy) -> SessionWindowedKStream[K, V]:
-        """Set aggregations to emit at each update, or once per session at its close; returns this object."""
+        """Set aggregations to emit at each update, or once per session at its close.
+
+        Returns this object.
+        """
         self._emit_strategy = emit_strategy
         return self
 
     def count(
         self, materialized: Materialized | None = None, named: Named | str | None = None
     ) -> KTable[Windowed[K], int]:
-        """Return the table of the number of records of each key and session, as an 8-byte integer."""
+        """Return the table of record counts of each key and session, as 8-byte integers."""
         if materialized is not None and option(materialized, Materialized()).user_store_name is None:
             self._builder.graph.names.new_store_name(names.STREAM_AGGREGATE)  # Kafka takes this number twice
         return self._aggregated(
