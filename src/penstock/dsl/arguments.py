@@ -23,7 +23,7 @@ Options = TypeVar("Options")
 
 
 class _NamesSerdes(Protocol):
-    """A dataclass of options with serdes; None if the user set none."""
+    """A dataclass of options with serdes; None for serdes not set by the user."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

@@ -33,8 +33,12 @@ Aggregator = Callable[[Any, Any, Any], Any]
 
 
 class _CogroupedStreams:
-    """The streams of one cogroup with their aggregators and repartitions (Kafka class:
-    CogroupedStreamAggregateBuilder).
+    """The streams of one cogroup with their aggregators and repartitions.
+
+    Kafka class: CogroupedStreamAggregateBuilder.
+
+    Args:
+        graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -98,7 +102,10 @@ class _CogroupedStreams:
 class CogroupedKStream(Shell, Generic[K, VR]):
     """Streams grouped by the same keys, for a common aggregation (Kafka class: CogroupedKStream).
 
-    Created by `KGroupedStream.cogroup`. Records without key or value are dropped.
+    Created by `KGroupedStream.cogroup`, without streams. Records without key or value are dropped.
+
+    Args:
+        graph: the graph.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -160,6 +167,10 @@ class TimeWindowedCogroupedKStream(Shell, Generic[K, VR]):
 
     Kafka class: TimeWindowedCogroupedKStream. Created by `CogroupedKStream.windowed_by`. Results are emitted at each
     update.
+
+    Args:
+        streams: the grouped streams.
+        windows: the windows.
     """
 
     def __init__(self, streams: _CogroupedStreams, windows: Windows | SlidingWindows) -> None:
@@ -193,6 +204,10 @@ class SessionWindowedCogroupedKStream(Shell, Generic[K, VR]):
 
     Kafka class: SessionWindowedCogroupedKStream. Created by `CogroupedKStream.windowed_by`. Results are emitted at each
     update.
+
+    Args:
+        streams: the grouped streams.
+        windows: the session windows.
     """
 
     def __init__(self, streams: _CogroupedStreams, windows: SessionWindows) -> None:

@@ -114,7 +114,7 @@ class Suppressed(_BufferConfigs):
 
     Args:
         time_limit_ms: None for the close of the windows.
-        buffer: the limits of the buffer.
+        buffer_config: the limits of the buffer.
         name: of the node; the store's name is derived from it.
     """
 

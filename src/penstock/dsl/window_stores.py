@@ -86,10 +86,10 @@ def session_store(
 
 
 def window_table_serde(store: StoreBuilder, windows: Windows | SlidingWindows) -> Serde | None:
-    """Return the key serde of `store`'s table, or None if the inner key has no serde."""
+    """Return the key serde of `store`'s table, or None without an inner serde."""
     return None if store.key_serde is None else TimeWindowedSerde(store.key_serde, window_size(windows))
 
 
 def session_table_serde(store: StoreBuilder) -> Serde | None:
-    """Return the key serde of `store`'s table, or None if the inner key has no serde."""
+    """Return the key serde of `store`'s table, or None without an inner serde."""
     return None if store.key_serde is None else SessionWindowedSerde(store.key_serde)

@@ -62,7 +62,7 @@ class _Function:
         value: the term for the value in messages.
 
     Raises:
-        TypeError: the function supports none of the call forms.
+        TypeError: the function does not support any of the call forms.
     """
 
     def __init__(self, function: Callable[..., Any], role: str, value: str) -> None:

@@ -319,14 +319,14 @@ class Base(Protocol):
 
 
 class DiskBase(Base, Protocol):
-    """Whether the files have been found damaged since the opening.
-
-    A damaged base must be rebuilt.
-    """
+    """A base in files."""
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the files have been found damaged since the opening; such a base must be rebuilt."""
+        """Whether the files have been found damaged since the opening.
+
+        A damaged base must be rebuilt.
+        """
         ...
 
 

@@ -78,7 +78,7 @@ _SCOPES: Final = {"window": "-window", "session": "-session", "lru": "-lru"}
 
 
 class StoreServices(NamedTuple):
-    """The services of a task to one of its stores; the defaults fit stores without tasks.
+    """The services of a task to one of its stores; the defaults fit task-less stores.
 
     Args:
         count_dropped: receives the number of writes that the store rejected.

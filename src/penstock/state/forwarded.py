@@ -1,4 +1,4 @@
-"""Methods of a view that call the same method of a store, declared by a protocol."""
+"""Methods of a view that forward to a store, declared once by its protocol."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def after(key: bytes) -> bytes:
 
 
 def after_prefix(prefix: bytes) -> bytes | None:
-    """Return the smallest key above all keys with the prefix, or None without such a key."""
+    """Return the exclusive upper bound of all keys with `prefix`, or None if unbounded."""
     stripped = prefix.rstrip(b"\xff")
     return stripped[:-1] + bytes((stripped[-1] + 1,)) if stripped else None
 

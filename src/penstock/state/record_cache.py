@@ -181,7 +181,7 @@ class NamedCache:
         self._owner.note_batch(self)
 
     def evict(self) -> None:
-        """Evict the oldest entries until the task's caches are within their bound or this is empty."""
+        """Evict the oldest entries until the caches are within their bound or this one is empty."""
         owner, entries = self._owner, self._entries
         while owner.size_bytes > owner.max_bytes and entries:  # each turn removes one; a flush may add some
             if next(iter(entries)) in self._dirty:
@@ -196,9 +196,10 @@ class NamedCache:
     def range(
         self, from_key: bytes | None, to_key: bytes | None, reverse: bool
     ) -> Iterator[tuple[bytes, bytes | None]]:
-        """Return an iterator over the entries with from_key <= key < to_key, None for deleted ones.
+        """Return an iterator over the entries with from_key <= key < to_key.
 
-        The keys are as of the iterator's creation, the values as of their reading, which counts as use.
+        Deleted entries are None. The keys are as of the iterator's creation, the values as of their reading, which
+        counts as use.
         """
         return self._used(self._sorted.between(from_key, to_key, reverse))
 
@@ -241,7 +242,7 @@ class NamedCache:
         self._flush([key], [value], cast("list[RecordContext]", [context]))
 
     def _drop_clean(self, excess: int) -> None:
-        """Drop the oldest clean entries, until `excess` bytes are free, up to the first dirty one."""
+        """Drop the oldest clean entries, up to the first dirty one, until `excess` bytes are free."""
         entries, dirty = self._entries, self._dirty
         dropped, freed = [], 0
         for key, (_, _, size) in entries.items():

@@ -21,5 +21,8 @@ class BatchTracing(Protocol):
     """Traces the batches of a task."""
 
     def batch(self) -> AbstractContextManager[BatchTrace]:
-        """Return the trace of the next batch; it ends with the block, and with its error, if any."""
+        """Return the trace of the next batch.
+
+        It ends with the block, and with its error, if any.
+        """
         ...

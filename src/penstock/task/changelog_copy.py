@@ -66,7 +66,7 @@ def _by_partition(rows: Iterable[tuple[str, int, int]]) -> dict[TopicPartition, 
 
 
 _PARTIAL = ChangelogStamp().encode()
-"""The stamp of a base without stores, which no task with state accepts as its own."""
+"""The stamp of a base without stores; no task with state accepts it."""
 
 
 def layouts_of(stores: Mapping[str, StoreBuilder]) -> dict[str, str]:
@@ -143,7 +143,7 @@ class ChangelogCopy:
         self.base.apply(changes, _PARTIAL)
 
     def filled(self, offsets: Mapping[TopicPartition, int], processor_metadata: Mapping[str, int]) -> None:
-        """Mark the filled state as the one after all records before `offsets`."""
+        """Mark the filled state as the result of all records before `offsets`."""
         self._offsets.update(offsets)
         self._metadata.update(processor_metadata)
         self._before = dict(processor_metadata)
@@ -162,7 +162,7 @@ class ChangelogCopy:
         self._before = {}
 
     def restored_to(self, inputs: Mapping[TopicPartition, int]) -> None:
-        """Record that the base has the state at the committed input offsets `inputs` of the task."""
+        """Set the committed input offsets `inputs` of the task as those of the base's state."""
         if self._inputs != inputs:
             self._inputs = dict(inputs)
             self.base.apply({}, self.stamp.encode())

@@ -1,7 +1,7 @@
-"""Selects the nodes that run column by column after each entry of a batch; `execution` runs them.
+"""Selects the nodes that run column by column after each entry of a batch.
 
-They support columns, share no store with another node in the meantime, and are not reachable through a node without
-column support.
+`execution` runs them. They support columns, share no store with another node in the meantime, and are not reachable
+through a node without column support.
 
 A user's Processor or FixedKeyProcessor never works on columns, because `forward` is a call: it returns after the
 children have processed the record, or raises their errors. So the processor may change the forwarded value, catch the
@@ -43,7 +43,7 @@ class ColumnPlan:
 
 
 def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozenset[str]:
-    """Return the names of nodes that can work on columns, unless others use their stores meanwhile.
+    """Return the names of nodes that support columns while no other node uses their stores.
 
     The evictions of a bounded store depend on every single read, so its nodes work record by record. If the task may
     continue after an error, only a user's function may fail in these nodes, which affects one row: they have no stores,
@@ -62,9 +62,9 @@ def column_nodes(topology: ProcessorTopology, errors: ErrorHandling) -> frozense
 
 
 def using_headers(topology: ProcessorTopology, stores: Mapping[str, EngineStore]) -> frozenset[str]:
-    """Return the names of nodes with a store, in `stores`, whose serdes use the record's headers.
+    """Return the names of nodes with a store that uses the headers of records.
 
-    They process records with headers one by one.
+    A serde of the store, by name in `stores`, uses them. These nodes process records with headers one by one.
     """
     return frozenset(
         node.name for node in topology.processors if any(stores[name].uses_headers for name in node.stores)

@@ -71,7 +71,7 @@ class Input(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Rows on one edge from `parent`; positions is None if the plan does not need them."""
+    """Rows on one edge from `parent`; positions is None if the plan needs no positions."""
 
     parent: Entry
     batch: RecordBatch
@@ -107,7 +107,10 @@ class Flow:
         return self.scale <= MAXIMUM_SCALE
 
     def cut(self, failed_at: int) -> None:
-        """Discard all rows that a depth-first run would not have reached before the failure at that position."""
+        """Discard all rows that a depth-first run would not reach before the failure.
+
+        failed_at: its position.
+        """
         self.failed_at = failed_at
         for parts in self.waiting.values():
             parts[:] = [
@@ -283,8 +286,10 @@ class Execution:
             start = stop
 
     def run_flushed(self, node: ProcessorNode, batch: RecordBatch, contexts: Sequence[RecordContext]) -> None:
-        """Run what left the cache before the store of `node` through its children, each record in the context of the
-        write that it comes from."""
+        """Run entries flushed from the cache of `node`'s store through its children.
+
+        Each record has the context of its write.
+        """
         plan = self._plan(node, batch)
         outer = self._task.metadata, self._task.record, self._task.source
         self._task.record = None
@@ -373,7 +378,7 @@ class Execution:
             self._branch(flow, branches, Part(node, result, positions))
 
     def _bury(self, flow: Flow, part: Part, row: int, letter: ProducerRecord) -> None:
-        """Hold the dead letter of a row until its position in the output of the columns."""
+        """Hold the dead letter of a row until its position in the columns' output."""
         batch = part.batch.slice(row, row + 1)
         positions = _known(part.positions)[row : row + 1]
         letters = RecordBatch([None], [letter], batch.timestamps, batch.offsets)
@@ -381,7 +386,10 @@ class Execution:
 
     @staticmethod
     def _refined(flow: Flow, positions: Int64Array, origin: Int64Array) -> Int64Array:
-        """Return the positions of rows created from the rows `origin`; those of one origin are consecutive."""
+        """Return the positions of rows created from the rows `origin`.
+
+        Those of one origin are consecutive.
+        """
         repeated = origin[1:] == origin[:-1]
         if not repeated.any():
             taken: Int64Array = positions[origin]
@@ -540,7 +548,7 @@ def _enter(child: Child, parent: Entry, entry: Entry, record: Record[Any, Any]) 
 
 
 def _raise_above(parent: Entry, entry: Entry, error: Exception) -> NoReturn:
-    """Raise the error of a sink, or a StreamsError of a node without a handler call.
+    """Raise the error of a sink, or a node's StreamsError without a handler call.
 
     As in Kafka, it is the parent's error. Directly below the entry, a source or a node whose store is flushed, a
     StreamsError is raised unchanged.

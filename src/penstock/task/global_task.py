@@ -152,7 +152,7 @@ class GlobalStateUpdateTask:
         return self._state.changes()
 
     def committed(self, changes: Changes, stamp: bytes) -> None:
-        """Apply `changes` to the base with `stamp`, now that the host has made the offsets durable."""
+        """Apply `changes` to the base with `stamp`, after the host has made the offsets durable."""
         self._state.committed(changes, stamp)
 
     def stores(self) -> Mapping[str, StateStore]:
@@ -165,7 +165,10 @@ class GlobalStateUpdateTask:
 
     @property
     def processor_metadata(self) -> Mapping[str, int]:
-        """Persistent values of the stores besides entries, such as clocks; a host stores it with each commit."""
+        """Persistent values of the stores besides entries, such as clocks.
+
+        A host stores them with each commit.
+        """
         return self._context.processor_metadata
 
     @property
@@ -174,7 +177,10 @@ class GlobalStateUpdateTask:
         return by_place(self._context.dropped_records)
 
     def close(self) -> None:
-        """Close the processors, then the stores; the base stays open, since it belongs to the host."""
+        """Close the processors, then the stores.
+
+        The base stays open, since it belongs to the host.
+        """
         try:
             for node in self._nodes.processors:
                 node.close()

@@ -19,7 +19,10 @@ from penstock.record import RecordBatch, TopicPartition
 _log = logging.getLogger(__name__)
 
 _LEAST_CHANCES: Final = 1_000
-"""A sample of keys is large enough if chance puts it into one partition at most once in this many times."""
+"""Inverse chance at which a sample of keys is large enough.
+
+By chance alone, it would be in one partition at most once in this many times.
+"""
 _MOST_RECORDS: Final = 1_000
 """Maximum number of checked records per partition."""
 

@@ -181,7 +181,7 @@ class PartitionGroup:
         self._sources[topic] = source
 
     def add(self, partition: TopicPartition, lane: int, batch: RecordBatch) -> None:
-        """Buffer records, keys and values as bytes; raises StreamsError for a topic that no source reads."""
+        """Buffer serialised records; raises StreamsError for a topic that no source reads."""
         if partition.topic not in self._sources:
             raise StreamsError(
                 f"No source of this task reads topic {partition.topic}: expected one of "
@@ -205,7 +205,7 @@ class PartitionGroup:
         return sizes
 
     def positions(self) -> dict[TopicPartition, int]:
-        """Return the offset of the next record to be taken, for each partition with added records.
+        """Return the next offset to be taken, for each partition with added records.
 
         Without buffered records, it is the one after the last added record. For partitions of a broker, which have one
         lane.

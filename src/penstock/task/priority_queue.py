@@ -27,7 +27,7 @@ class PriorityQueue(Generic[T]):
         return len(self._heap)
 
     def __iter__(self) -> Iterator[T]:
-        """Yield the items in an order that recreates this queue when offered to an empty one."""
+        """Yield the items in an order that, offered to an empty queue, recreates this one."""
         return iter(self._heap)
 
     def peek(self) -> T | None:

@@ -104,6 +104,9 @@ class ProcessorStateManager:
             store.clear_changes()
 
     def close(self) -> None:
-        """Close the stores; uncommitted changes are lost, and the base, which is the host's, stays open."""
+        """Close the stores; uncommitted changes are lost.
+
+        The base stays open, since it belongs to the host.
+        """
         for store in self.stores.values():
             store.close()

@@ -229,7 +229,7 @@ class SinkNode:
         _report_records(self, task.observer)
 
     def process(self, record: Record[Any, Any]) -> None:
-        """Send one record; raises StreamsError if it is unwritable and the handler does not drop it."""
+        """Send one record; raises StreamsError for an unwritable one that the handler does not drop."""
         for sent in self._prepared(record, self._task.metadata or NO_METADATA):
             self._sender.send(sent)
 
@@ -289,8 +289,8 @@ class SinkNode:
     def _prepared(self, record: Record[Any, Any], metadata: RecordMetadata) -> Sequence[ProducerRecord]:
         """Return the records to be sent for `record`.
 
-        There are none if the partitioner or a handler drops it, and several if the partitioner returns several
-        partitions.
+        The list is empty if the partitioner or a handler drops it, and has several records if the partitioner returns
+        several partitions.
         """
         topic, partitions = self._route(record, metadata)
         if partitions is not None and not partitions:
@@ -361,7 +361,10 @@ class SinkNode:
             return _DROPPED
 
     def _wrong_type(self, serde: Serde, topic: str, part: Any, what: str) -> str:
-        """Return the message for a key or value (`what`) of a type that `serde` does not write."""
+        """Return the message for a key or value of a type not supported by `serde`.
+
+        what: "key" or "value".
+        """
         metadata = self._task.metadata or NO_METADATA
         option = "Grouped, Repartitioned or the options of the join" if self.spec.repartition else "Produced"
         example = "such as WindowedSerdes.time_windowed(Serdes.string(), size_ms), " if type(part) is Windowed else ""

@@ -49,7 +49,7 @@ class Schedule:
     next_time: int
     cancelled: bool = False
     first_time: int = NO_TIMESTAMP
-    """The earliest time (ms) of a punctuation, even if it is more than an interval away."""
+    """The earliest time (ms) of a punctuation, even if more than an interval away."""
 
     def cancel(self) -> None:
         """End the schedule; its punctuator is not called again."""
@@ -96,7 +96,7 @@ class Schedules(Protocol):
         ...
 
     def put_back(self, schedule: Schedule) -> None:
-        """Add a removed schedule again, with its next time set; not if it was cancelled meanwhile."""
+        """Add a removed schedule again, with its next time set, unless it was cancelled meanwhile."""
         ...
 
     def next_time(self, kind: PunctuationType) -> int | None:

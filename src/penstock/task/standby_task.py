@@ -132,7 +132,10 @@ class StandbyTask:
         return StandbySnapshot(self.id, self._stores, self._config, base, clocks)
 
     def close(self) -> None:
-        """Release the base and all snapshots; its content remains for the next task that opens it."""
+        """Release the base and all snapshots.
+
+        The base's content remains for the next task that opens it.
+        """
         for each in self._open:
             if (snapshot := each()) is not None:
                 snapshot.close()

@@ -369,9 +369,9 @@ class StreamTask:
         return self._state.uncommitted_bytes()
 
     def next_wall_clock_ms(self) -> int | None:
-        """Return the time of the next action without arriving records (wall clock in ms), or None.
+        """Return the time of the next action without new records, or None.
 
-        It is a punctuation, or the end of the wait for a partition.
+        It is a wall-clock time in ms: of a punctuation, or the end of the wait for a partition.
         """
         waits = self._idling.next_deadline(self._context.wall_clock) if self._group.buffered() else None
         punctuation = self._context.schedules.next_time(PunctuationType.WALL_CLOCK_TIME)
@@ -407,15 +407,18 @@ class StreamTask:
         return {name: each for name, each in measured.items() if each.number}, self._context.metrics.take_reports()
 
     def before_each(self, node: str, call: Callable[[Record[Any, Any]], None]) -> None:
-        """Call `call` with each record before `node` processes it alone, if the task has the node.
+        """Call `call` with each record before `node` processes it alone.
 
-        With `penstock.execution` record, these are all records.
+        Does nothing if the task does not have the node. With `penstock.execution` record, these are all records.
         """
         if node in self._topology.nodes:
             self._topology.before_each(node, call)
 
     def tap(self, node: str, limit: int) -> None:
-        """Keep the last `limit` records that reach `node` for `tapped`, if the task has the node."""
+        """Keep the last `limit` records that reach `node`, for `tapped`.
+
+        Does nothing if the task does not have the node.
+        """
         if node in self._topology.nodes and self._context.taps.open(node, limit):
             self._topology.tap(node)
 
@@ -449,7 +452,7 @@ class StreamTask:
         return self._state.changes()
 
     def committed(self, changes: Changes, stamp: bytes) -> None:
-        """Apply the changes of a commit to the base, now that the rest of it is durable."""
+        """Apply the changes of a commit to the base, once the rest is durable."""
         self._state.committed(changes, stamp)
         self._context.commit_requested = False
 
@@ -567,7 +570,7 @@ def _stream_time(
         return MaximumStreamTime()
     if input_partitions is None:
         sources = [node for node in spec.nodes if isinstance(node, SourceSpec)]
-        outside = [node for node in sources if not node.repartition]  # repartition topics only if all are
+        outside = [node for node in sources if not node.repartition]  # repartition topics only without others
         input_partitions = [
             TopicPartition(topic, task_id.partition) for node in outside or sources for topic in node.topics
         ]
