@@ -49,10 +49,10 @@ class StreamsBuilder(Shell):
     def stream(
         self, topic: str | Iterable[str] | re.Pattern[str], consumed: Consumed[K, V] | None = None
     ) -> KStream[K, V]:
-        """Return the stream of the records of topics.
+        """Return the stream of the records of one or more topics.
 
         Args:
-            topic: a topic, several topics, or a compiled regular expression: all topics whose whole name matches.
+            topic: a topic, several topics, or a compiled regular expression for complete topic names.
             consumed: serdes, timestamp extractor, offset reset, name of the node.
 
         Raises:
@@ -80,7 +80,7 @@ class StreamsBuilder(Shell):
     def stream_from(
         self, data_frame: Any, consumed: Consumed[K, V] | None = None, partitions: int | None = None
     ) -> KStream[K, V]:
-        """Return the stream of the rows of a streaming DataFrame of Spark, each row once.
+        """Return the stream of the rows of a streaming Spark DataFrame, each row once.
 
         The host writes them to the topic `<application.id>-<name>-source`, and the topology reads it. Columns are those
         of Spark's own Kafka sink: `value` (string or binary), and optionally `key` (string or binary), `timestamp` (the
@@ -88,10 +88,10 @@ class StreamsBuilder(Shell):
         chooses the partition of rows without one.
 
         Args:
-            data_frame: the DataFrame, such as `spark.readStream.parquet(...)` returns.
+            data_frame: the DataFrame, such as from `spark.readStream.parquet(...)`.
             consumed: serdes, timestamp extractor, name of the node and thus of the topic; a name keeps both when the
                 program changes.
-            partitions: of a new topic; None for as many as Spark has cores.
+            partitions: of a new topic; None for the number of Spark's cores.
 
         Raises:
             ValueError: `partitions` is below 1.

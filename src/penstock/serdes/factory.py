@@ -148,27 +148,27 @@ class Serdes:
 
     @staticmethod
     def short() -> Serde[int]:
-        """Return the serde of whole numbers of 2 bytes."""
+        """Return the serde of 2-byte integers."""
         return ShortSerde()
 
     @staticmethod
     def integer() -> Serde[int]:
-        """Return the serde of whole numbers of 4 bytes."""
+        """Return the serde of 4-byte integers."""
         return IntegerSerde()
 
     @staticmethod
     def long() -> Serde[int]:
-        """Return the serde of whole numbers of 8 bytes."""
+        """Return the serde of 8-byte integers."""
         return LongSerde()
 
     @staticmethod
     def float() -> Serde[builtins.float]:
-        """Return the serde of floating-point numbers of 4 bytes."""
+        """Return the serde of 4-byte floating-point numbers."""
         return FloatSerde()
 
     @staticmethod
     def double() -> Serde[builtins.float]:
-        """Return the serde of floating-point numbers of 8 bytes."""
+        """Return the serde of 8-byte floating-point numbers."""
         return DoubleSerde()
 
     @staticmethod

@@ -143,7 +143,7 @@ class VoidSerde(Serde[None]):
 
 
 class UUIDSerde(Serde[uuid.UUID]):
-    """UUIDs as texts of 36 characters (Kafka class: Serdes.UUIDSerde)."""
+    """UUIDs as 36-character text (Kafka class: Serdes.UUIDSerde)."""
 
     uses_headers = False
     unchanging_types = frozenset({uuid.UUID})
@@ -260,25 +260,25 @@ class _NumberSerde(Serde[N], Generic[N]):
 
 
 class ShortSerde(_NumberSerde[int]):
-    """Whole numbers of 2 bytes (Kafka class: Serdes.ShortSerde)."""
+    """2-byte integers (Kafka class: Serdes.ShortSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">h"), int, "Short"
 
 
 class IntegerSerde(_NumberSerde[int]):
-    """Whole numbers of 4 bytes (Kafka class: Serdes.IntegerSerde)."""
+    """4-byte integers (Kafka class: Serdes.IntegerSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">i"), int, "Integer"
 
 
 class LongSerde(_NumberSerde[int]):
-    """Whole numbers of 8 bytes (Kafka class: Serdes.LongSerde)."""
+    """8-byte integers (Kafka class: Serdes.LongSerde)."""
 
     _format, _python_type, _kafka_name = struct.Struct(">q"), int, "Long"
 
 
 class FloatSerde(_NumberSerde[float]):
-    """Floating-point numbers of 4 bytes (Kafka class: Serdes.FloatSerde); read values have their precision."""
+    """4-byte floating-point numbers (Kafka class: Serdes.FloatSerde); read values have their precision."""
 
     unchanging_types = frozenset()
     _accepted = Real
@@ -286,7 +286,7 @@ class FloatSerde(_NumberSerde[float]):
 
 
 class DoubleSerde(_NumberSerde[float]):
-    """Floating-point numbers of 8 bytes (Kafka class: Serdes.DoubleSerde)."""
+    """8-byte floating-point numbers (Kafka class: Serdes.DoubleSerde)."""
 
     unchanging_types = frozenset({float})
     _accepted = Real

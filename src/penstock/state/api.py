@@ -359,7 +359,7 @@ class SnapshotBase(Base, Protocol):
 # ---------- the layers' view of the task
 
 
-class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, which are in no cycle
+class RecordContext(msgspec.Struct, frozen=True, gc=False):  # gc: caches keep many, never in cycles
     """Metadata of the record being processed (Kafka classes: RecordContext, ProcessorRecordContext).
 
     Topic name extractors receive it. A cached entry keeps the context of its write, which is restored at the flush.

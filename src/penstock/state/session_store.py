@@ -208,7 +208,7 @@ class TypedSessionStore(TypedStore, StoreTable):
         first = serialized + pack_session(max(earliest_end, 0), 0)
         last = after(serialized + pack_session(LONG_MAX, latest_start))
         entries = self._in_segments(earliest_end, first, last, reverse)
-        found = (  # longer keys have the same bytes in between
+        found = (  # longer keys may contain the same bytes
             entry for entry in entries if len(entry[0]) == size and session_of(entry[0])[1] <= latest_start
         )
         return self._iterator(self._in_order(found, reverse))

@@ -240,7 +240,7 @@ class TypedVersionedKeyValueStore(TypedStore, StoreTable):
         size = SEGMENT_SIZE + len(key) + VERSION_SUFFIX_SIZE
         for segment in self._history.segments(time + 1, LONG_MAX):
             for entry_key, value in self._history.range(segment + first, segment + last, False):
-                if len(entry_key) == size:  # longer keys have the same bytes in between
+                if len(entry_key) == size:  # longer keys may contain the same bytes
                     valid_to, valid_from = version_of(entry_key)
                     yield _Version(entry_key, valid_from, valid_to, None if value == _NO_VALUE else value[1:])
 

@@ -252,7 +252,7 @@ class TypedWindowStore(TypedStore, StoreTable):
         first = serialized + pack_window(max(time_from, 0), 0)
         last = after(serialized + pack_window(time_to, MAX_SEQUENCE))
         entries = self._in_segments(time_from, time_to, first, last, reverse)
-        found = (entry for entry in entries if len(entry[0]) == size)  # longer keys have the same bytes in between
+        found = (entry for entry in entries if len(entry[0]) == size)  # longer keys may contain the same bytes
         return TypedIterator(self, found, window_start_of, self._serdes.deserialize_value)
 
     def _fetch_range(self, key_from: Any, key_to: Any, time_from: int, time_to: int, reverse: bool) -> TypedIterator:

@@ -50,7 +50,7 @@ def _are_from_first(one: Int64Array, other: Int64Array) -> np.ndarray[tuple[int]
     begins = np.concatenate([[True], (ones < others)[known[1:] - 1]])
     one_begins = begins[np.searchsorted(known, np.arange(len(moments)), "right") - 1]
     starts = np.cumsum(ones + others) - ones - others
-    ranks = np.arange(len(one)) - (np.cumsum(ones) - ones)[of_one]  # of a head of `one` among those of its time
+    ranks = np.arange(len(one)) - (np.cumsum(ones) - ones)[of_one]  # rank of each head of `one` within its time
     before = np.minimum(ranks + ~one_begins[of_one], others[of_one])  # number of `other`'s heads taken before it
     from_one = np.zeros(len(places), np.bool_)
     from_one[starts[of_one] + ranks + before] = True
