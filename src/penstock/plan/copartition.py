@@ -12,7 +12,7 @@ from penstock.errors import TopologyError
 
 
 def check_copartitioned(groups: Iterable[frozenset[str]], fixed: Mapping[str, int]) -> None:
-    """Check that the counts that the user fixed for co-partitioned topics agree.
+    """Check that the user's partition counts of co-partitioned topics are equal.
 
     Kafka: InternalTopologyBuilder.validateCopartition.
 
@@ -37,7 +37,7 @@ def enforce_copartitioning(
 
     Args:
         group: topics that must have equal numbers of partitions.
-        partitions: the number of partitions each repartition topic would have on its own.
+        partitions: the number of partitions of each repartition topic on its own.
         fixed: the numbers of partitions that the user fixed, by repartition topic.
         external: the numbers of partitions of the user's own topics.
 

@@ -1,6 +1,6 @@
-"""The description of a topology.
+"""The description of a topology, for users.
 
-Contains its sub-topologies and nodes as plain data, Kafka's text for them, and the contents of their picture.
+It contains the sub-topologies and nodes as plain data, Kafka's text for them, and the contents of their picture.
 
 Rules: nodes of a sub-topology are sorted by the size of the graph below them, largest first, then by name. Names of
 internal topics have no prefix.

@@ -2,8 +2,9 @@
 
 A generated name changes when an operator is inserted before it, and its state is lost.
 
-Rule: the program counts before its optimisation. The store of a table counts even if it proves unnecessary. The topics
-and the subscription store of a foreign-key join do not count, since they are named after the join.
+Rule: the names are those of the program before its optimisation. The store of a table counts even if it proves
+unnecessary. The topics and the subscription store of a foreign-key join do not count, since they are named after the
+join.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class TreeOrder:
         return _in_order(self._root)
 
     def add(self, name: str) -> None:
-        """Place `name`, unless the descent meets it."""
+        """Add `name`, unless the search path already contains it."""
         parent, entry, before = None, self._root, False
         while entry is not None:
             if entry.name == name:

@@ -151,5 +151,5 @@ class RepartitionNames:
 
     @staticmethod
     def of_topic(topic: str) -> RepartitionNames:
-        """Return the names derived from the repartition topic `topic`."""
+        """Return the names that derive from the repartition topic `topic`."""
         return RepartitionNames(topic, f"{topic}-sink", f"{topic}-filter", f"{topic}-source")

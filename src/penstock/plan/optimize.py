@@ -158,8 +158,8 @@ def _repartition(plan: n.Plan, id: n.NodeId) -> n.RepartitionNode:
 def _repartitions_by_key_changer(plan: n.Plan) -> dict[n.NodeId, list[n.NodeId]]:
     """Return the repartitions that can move up to each key-changing node.
 
-    If all of them are below a merge of several key-changing nodes, they move up to the merge instead. All are in the
-    order of their creation.
+    If all of a node's repartitions are below a merge, they move up to the merge instead. All are in the order of their
+    creation.
     """
     by_age = sorted(plan.items(), key=itemgetter(0))
     result: dict[n.NodeId, list[n.NodeId]] = {id: [] for id, node in by_age if _changes_keys(node)}

@@ -144,7 +144,7 @@ class SubtopologySpec:
         stores: the stores in Kafka's order: by the first node that uses each; stores of the same node in HashSet order.
         source_topics: full names, including the repartition topics.
         sink_topics: full names, including the repartition topics; dynamic sinks add no topics.
-        changelogs: topic and configuration, by store name, of the stores with logging.
+        changelogs: topic and configuration of each changelog, by store name.
     """
 
     id: int

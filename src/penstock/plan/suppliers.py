@@ -57,7 +57,7 @@ def checked_fixed_key_supplier(supplier: FixedKeySupplierLike) -> ProcessorSuppl
 
 
 class _SimpleFixedKeySupplier(FixedKeyProcessorSupplier):
-    """Makes fixed-key processors by a call of the factory."""
+    """Makes fixed-key processors with a factory."""
 
     def __init__(self, factory: Callable[[], FixedKeyProcessor]) -> None:
         self._factory = factory
@@ -80,7 +80,7 @@ class _AdaptingSupplier(ProcessorSupplier):
 
 
 def forwarded_types(supplier: ProcessorSupplier) -> tuple[Any, Any]:
-    """Return the types of keys and values that the processors of `supplier` forward.
+    """Return the types of the keys and values forwarded by processors of `supplier`.
 
     They are the type parameters of the processor's class, None if the class has no such parameters. The key's type is
     also None if the key stays the same.

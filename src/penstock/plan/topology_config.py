@@ -1,4 +1,4 @@
-"""TopologyConfig: the configuration that affects the construction of a topology, or only one topology."""
+"""TopologyConfig: the configuration of a topology's construction, and of a single topology."""
 
 from __future__ import annotations
 

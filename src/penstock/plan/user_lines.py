@@ -1,4 +1,4 @@
-"""The lines of the user's program that made nodes and stores, define functions, or failed."""
+"""Lines of the user's program: of nodes and stores, functions and failures."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The Processor API: the interfaces for users' processors.
 
-Contains no engine code.
+It contains no engine code.
 
 A processor belongs to one task; its `init` runs before its first record and its `close` after its last. `init` gets the
 state stores from the context.
@@ -169,11 +169,11 @@ class ProcessorContext(Protocol):
         ...
 
     def app_configs(self) -> Mapping[str, Any]:
-        """Return the user's configuration."""
+        """Return the configuration as given by the user."""
         ...
 
     def metrics(self) -> StreamsMetrics:
-        """Return the sensors of the task, to which processors can add their own."""
+        """Return the sensors of the task; processors can add their own."""
         ...
 
 
@@ -216,7 +216,7 @@ class HeldResults(Protocol):
     """
 
     def take_held(self) -> tuple[Record[Any, Any], RecordMetadata | None] | None:
-        """Return the last record before the hold-back, with its metadata.
+        """Return the last record whose results were held back, with its metadata.
 
         It is returned once; None if no results are held back.
         """
@@ -297,7 +297,7 @@ class BatchProcessor(Processor):
 
     @property
     def forwards_itself(self) -> bool:
-        """Whether `process_batch` returns no rows, since it forwards them itself.
+        """Whether `process_batch` returns no rows, since it forwards its output itself.
 
         It forwards by `EngineContext.forward_flushed`, each row in its own context; the batch must have no other
         output.
@@ -375,7 +375,7 @@ class ProcessorSupplier(Generic[KIn, VIn, KOut, VOut]):
 
 
 class SimpleSupplier(ProcessorSupplier):
-    """Makes processors by a call of the factory, such as a class or functools.partial.
+    """Makes processors with a factory, such as a class or functools.partial.
 
     Args:
         factory: returns a new processor.

@@ -252,7 +252,7 @@ _NO, _SOME, _ALL = "no", "some", "all"
 def _none_returns(function: Any) -> str:
     """Return whether no, some or all returns of a function are None.
 
-    Counts only the constant None in plain Python functions; generators and coroutines have no such return.
+    Only the constant None in plain Python functions counts.
     """
     code = _code(function)
     if code is None or code.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):

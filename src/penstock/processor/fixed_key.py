@@ -33,7 +33,7 @@ V = TypeVar("V")
 class FixedKeyRecord(Generic[K, V]):
     """A record whose key cannot be replaced (Kafka class: FixedKeyRecord).
 
-    Its value, timestamp and headers can be replaced. Penstock creates it, not processors.
+    Its value, timestamp and headers can be replaced. It is created by Penstock, not by processors.
 
     Args:
         record: the record.
@@ -95,7 +95,7 @@ class FixedKeyRecord(Generic[K, V]):
 class FixedKeyProcessorContext:
     """A fixed-key processor's interface to its task (Kafka class: FixedKeyProcessorContext).
 
-    Equals ProcessorContext, but forwards FixedKeyRecords.
+    It is like ProcessorContext, but forwards FixedKeyRecords.
 
     Args:
         context: the context to delegate to.
@@ -195,11 +195,11 @@ class FixedKeyProcessorContext:
         return self._context.current_system_time_ms()
 
     def app_configs(self) -> Mapping[str, Any]:
-        """Return the user's configuration."""
+        """Return the configuration as given by the user."""
         return self._context.app_configs()
 
     def metrics(self) -> StreamsMetrics:
-        """Return the sensors of the task, to which processors can add their own."""
+        """Return the sensors of the task; processors can add their own."""
         return self._context.metrics()
 
 

@@ -1,6 +1,6 @@
 """A table's store and the forwarding of its updates.
 
-The store has the same interface with timestamps and with versions.
+Timestamped and versioned stores have one interface here.
 
 With a record cache, an update is forwarded when it leaves the cache; without one, immediately.
 """

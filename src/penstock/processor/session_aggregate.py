@@ -205,7 +205,10 @@ class SessionWindowAggregate(_SessionAggregation, BatchProcessor):
 
 
 class FinalSessionWindowAggregate(_SessionAggregation):
-    """Aggregates by key and session and emits one result per session when it closes."""
+    """Aggregates by key and session and emits one result per session when it closes.
+
+    The arguments are those of SessionWindowAggregate, without `send_old_values`.
+    """
 
     def _emission(self, store: EngineSessionStore, context: EngineContext) -> WindowEmission:
         return EmitSessionsOnClose(store, context, self._name, self._store_name)

@@ -76,7 +76,7 @@ class _StoredWindows:
 
 @dataclass
 class _Found:
-    """The state of the windows of a key that a record finds.
+    """The existing windows of a record's key, around the record.
 
     Args:
         starts: the starts of the examined windows.
@@ -285,7 +285,10 @@ class SlidingWindowAggregate(_SlidingAggregation, BatchProcessor):
 
 
 class FinalSlidingWindowAggregate(_SlidingAggregation):
-    """Aggregates by key and sliding window and emits one result per window when it closes."""
+    """Aggregates by key and sliding window and emits one result per window when it closes.
+
+    The arguments are those of SlidingWindowAggregate, without `send_old_values`.
+    """
 
     def _emission(self, store: EngineWindowStore, context: EngineContext) -> WindowEmission:
         return EmitSlidingWindowsOnClose(store, context, self._name, self._store_name, self._windows)

@@ -407,7 +407,7 @@ class StreamBranch(BranchingProcessor, UsesResults):
     def branch_batch(
         self, batch: RecordBatch, failures: FailureHandler
     ) -> tuple[RecordBatch, RowOrigin, Mapping[str, Int64Array]]:
-        """Return the rows, and the rows for each child."""
+        """Return the rows, and the indexes of each child's rows."""
         applied = apply(self._place, (batch.keys, batch.values), failures)
         places = np.fromiter(applied.results, np.int64, len(applied.results))
         rows = {child: np.flatnonzero(places == place) for place, child in enumerate(self._children)}

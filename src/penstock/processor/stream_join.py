@@ -76,12 +76,12 @@ class JoinSide:
 
     @property
     def before_ms(self) -> int:
-        """Maximum time (ms) of a record of the other side before one of this side."""
+        """Maximum time (ms) by which a matching record of the other side is earlier."""
         return self.windows.before_ms if self.left else self.windows.after_ms
 
     @property
     def after_ms(self) -> int:
-        """Maximum time (ms) of a record of the other side after one of this side."""
+        """Maximum time (ms) by which a matching record of the other side is later."""
         return self.windows.after_ms if self.left else self.windows.before_ms
 
 

@@ -386,7 +386,7 @@ class TableValues(Processor, UsesResults):
 
 
 class BatchTableValues(TableValues, BatchProcessor):
-    """TableValues for computations that need no context, with batches."""
+    """TableValues with batches, for computations that need no context."""
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:
         """Return the updates with their new values."""
@@ -403,7 +403,7 @@ class BatchTableValues(TableValues, BatchProcessor):
 class MaterializedTableValues(Processor):
     """Gives the updates of a table other values, and stores them.
 
-    The store has the old values.
+    Old values come from the store.
 
     Args:
         store_name: the name of the store.
@@ -440,9 +440,9 @@ class MaterializedTableValues(Processor):
 
 
 class BatchMaterializedTableValues(MaterializedTableValues, BatchProcessor):
-    """MaterializedTableValues with batches.
+    """MaterializedTableValues with batches, for stores without versions.
 
-    It is for computations that need no context, and stores without versions.
+    The computations need no context.
     """
 
     def process_batch(self, batch: RecordBatch, failures: FailureHandler) -> tuple[RecordBatch, RowOrigin]:

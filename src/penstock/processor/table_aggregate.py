@@ -167,7 +167,12 @@ class TableAggregate(_TableAggregation, UsesResults):
 
 
 class TableCount(_TableAggregation):
-    """Counts the entries of each group (Kafka class: the KTableAggregate of KGroupedTable.count)."""
+    """Counts the entries of each group (Kafka class: the KTableAggregate of KGroupedTable.count).
+
+    Args:
+        store_name: the name of the store.
+        send_old_values: whether updates include the previous count.
+    """
 
     operator = "aggregate"
 

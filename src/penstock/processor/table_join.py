@@ -99,9 +99,9 @@ class TableTableJoin(Processor, UsesResults):
 
 
 class BatchTableTableJoin(TableTableJoin, BatchProcessor):
-    """TableTableJoin with batches.
+    """TableTableJoin with batches, for tables without versions.
 
-    It is for tables without versions, if the other table has a store. The arguments are those of TableTableJoin.
+    The other table has a store. The arguments are those of TableTableJoin.
     """
 
     def __init__(

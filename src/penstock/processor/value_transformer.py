@@ -77,7 +77,7 @@ class ValueTransformerWithKeySupplier:
 
 
 class SimpleValueTransformerSupplier(ValueTransformerWithKeySupplier):
-    """Makes transformers by a call of the factory, such as a class.
+    """Makes transformers with a factory, such as a class.
 
     Args:
         factory: returns a new transformer.

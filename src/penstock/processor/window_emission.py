@@ -36,10 +36,7 @@ class WindowEmission(Protocol):
         ...
 
     def time_passed(self, record: Record[Any, Any], close_time: int) -> None:
-        """Report the close time (ms) after the processing of `record`.
-
-        Windows that end before it are closed.
-        """
+        """Report the close time (ms), by which windows are closed, after the processing of `record`."""
         ...
 
 

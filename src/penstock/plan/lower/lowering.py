@@ -14,7 +14,12 @@ from penstock.state.api import StoreBuilder
 
 
 class Lowering:
-    """A topology under construction."""
+    """A topology under construction.
+
+    Args:
+        plan: the plan to lower.
+        topology_config: the configuration needed during construction, or None.
+    """
 
     def __init__(self, plan: n.Plan, topology_config: TopologyConfig | None) -> None:
         self.plan = plan

@@ -80,9 +80,9 @@ class TableFacts:
                 raise self._no_table(id)
 
     def value_getter(self, id: n.NodeId) -> ValueGetterSupplier:
-        """Return the supplier by which another node reads the table `id`.
+        """Return the supplier of value getters of the table `id`, for other nodes.
 
-        It reads the table's store, or computes the values from the tables above.
+        A getter reads the table's store, or computes the values from the tables above.
         """
         node, store = self._plan[id], self.store(id)
         match node:
@@ -103,7 +103,7 @@ class TableFacts:
                 return ComputedValueGetterSupplier(self.value_getter(node.parents[0]), self.computation(id))
 
     def computation(self, id: n.NodeId) -> Callable[[], ValueComputation]:
-        """Return the factory for computations of the table `id` from its parent's values."""
+        """Return the factory of computations of the table `id` from its parent."""
         node = self._plan[id]
         match node:
             case n.TableFilterNode():

@@ -117,6 +117,7 @@ class PrintNode(BaseNode):
     """A line of text for each record, without output records.
 
     Args:
+        label: the beginning of each line.
         path: the file of the lines; None for standard output.
         mapper: returns the text after the label; None for key and value.
     """
@@ -183,10 +184,13 @@ class RepartitionNode(BaseNode):
 
 @dataclass(frozen=True, kw_only=True)
 class StreamSinkNode(BaseNode):
-    """A write to a topic, or to a function's choice per record (Kafka class: StreamSinkNode).
+    """A write to one topic, or to a topic chosen for each record.
+
+    Kafka class: StreamSinkNode.
 
     Args:
-        data_frame: the function that receives the single topic as Spark DataFrames; its name has no prefix.
+        topic: the topic, or a function that chooses it.
+        data_frame: the function that receives the single topic (name without prefix) as Spark DataFrames, or None.
     """
 
     topic: str | TopicNameExtractor

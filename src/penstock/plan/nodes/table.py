@@ -2,9 +2,9 @@
 
 These are tables read from topics and streams, operators on single keys, and grouped tables. Plain data.
 
-`store` is the table's store, or the store that it would have: a source gets it only if the user named it or another
-node needs it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates
-carry versions, None if that follows from the parent.
+`store` is the actual or potential store of the table: a source gets it only if the user named it or another node needs
+it (`penstock.plan.lower.table_facts` decides), all others have it or None. `versioned`: whether updates carry versions,
+None if that follows from the parent.
 """
 
 from __future__ import annotations
