@@ -7,13 +7,13 @@ from penstock_broker.common.durations import Duration, milliseconds
 
 
 class OffsetReset(str):
-    """A text of AutoOffsetReset; its class distinguishes it from a name in positional arguments."""
+    """A string of AutoOffsetReset; its class distinguishes it from a positional name."""
 
     __slots__ = ()
 
 
 class AutoOffsetReset:
-    """Factory of values for `offset_reset`, which are texts (Kafka class: AutoOffsetReset)."""
+    """Makes the strings for `offset_reset` (Kafka class: AutoOffsetReset)."""
 
     @staticmethod
     def earliest() -> OffsetReset:

@@ -187,7 +187,7 @@ class Processor(Generic[KIn, VIn, KOut, VOut]):
     context: ProcessorContext
 
     def init(self, context: ProcessorContext) -> None:
-        """Prepare for records; stores the context."""
+        """Prepare for records, and store the context."""
         self.context = context
 
     @abstractmethod

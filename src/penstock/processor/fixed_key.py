@@ -213,7 +213,7 @@ class FixedKeyProcessor(Generic[KIn, VIn, VOut]):
     context: FixedKeyProcessorContext
 
     def init(self, context: FixedKeyProcessorContext) -> None:
-        """Prepare for records; stores the context."""
+        """Prepare for records, and store the context."""
         self.context = context
 
     @abstractmethod

@@ -36,7 +36,7 @@ def fail_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> in
 
 
 def log_and_skip_on_invalid_timestamp(record: ConsumerRecord, partition_time: int) -> int:
-    """Return the record's own timestamp; logs and drops a record if it is negative.
+    """Return the record's own timestamp; a negative one is logged and drops the record.
 
     Kafka class: LogAndSkipOnInvalidTimestamp.
     """

@@ -42,7 +42,7 @@ class ValueTransformerWithKey:
     context: ValueTransformerContext
 
     def init(self, context: ValueTransformerContext) -> None:
-        """Prepare for entries; stores the context."""
+        """Prepare for entries, and store the context."""
         self.context = context
 
     @abstractmethod
