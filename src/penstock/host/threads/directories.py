@@ -1,5 +1,7 @@
 """The state directory of an instance: its lock, process id and task bases (Kafka class: StateDirectory).
 
+Files:
+
     <state.dir>/<application.id>/
       .lock                             held while an instance runs
       kafka-streams-process-metadata    the process id: it lasts as long as this directory
