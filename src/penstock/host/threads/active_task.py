@@ -47,7 +47,7 @@ class ActiveTask:
         self.is_aside = False
         """Whether a function holds up the task; the other tasks go on without it."""
         self.is_slow = False
-        """Whether that has happened: each run is then committed before the next one, which may take as long."""
+        """Whether that has happened. Each run is then committed before the next one, which may take as long."""
         self.had_changed = False
         """Whether the task had changes since its last commit before the current run."""
         self.changed = False
@@ -120,7 +120,7 @@ class ActiveTask:
         self._committable.pop(partition, None)
 
     def bytes(self, partition: TopicPartition) -> int:
-        """Return the approximate bytes of waiting keys and values of `partition`, outside and inside the task."""
+        """Return the approximate bytes of `partition`'s waiting keys and values, outside and inside the task."""
         held = self.held.get(partition)
         return self.arrived.bytes[partition] + (held.bytes if held else 0)
 

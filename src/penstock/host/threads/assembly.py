@@ -327,7 +327,7 @@ class InstanceAssembly:
 
 
 def _answered(positions: StatePositions, post: Post, event: v.Event) -> None:
-    """Post the answer of a task to the core, and note the positions of a closed task."""
+    """Post the answer of a task to the core. The positions of a closed task are noted first."""
     if isinstance(event, v.Closed) and event.stamp is not None:
         positions.take(event.task, event.stamp)
     post(event)

@@ -1,4 +1,4 @@
-"""A consumer that reads no further than the planned ends of partitions, even if more records follow."""
+"""A consumer that reads up to the planned ends of partitions, and no later records."""
 
 from __future__ import annotations
 

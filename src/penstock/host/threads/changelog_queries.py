@@ -1,4 +1,4 @@
-"""Reads the state of an application from its changelog topics, whether it is running or not.
+"""Reads the state of an application, running or not, from its changelog topics.
 
 A store is restored on first read, into a temporary directory on this machine, up to the current end of its changelog.
 Global stores and stores without a changelog exist only in the processes that run the application.

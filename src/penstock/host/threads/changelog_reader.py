@@ -21,7 +21,7 @@ from penstock.task.changelog_copy import ChangelogCopy
 _log = logging.getLogger(__name__)
 
 _MOST_BEGINNINGS = 5
-"""The most attempts at a restore whose changelogs lose records meanwhile: retention deletes some every few minutes."""
+"""The most attempts at a restore that meanwhile loses changelog records. Retention deletes some every few minutes."""
 
 Steps = Generator[None, None, None]
 """A long operation in steps; other tasks can be opened between them."""

@@ -15,8 +15,8 @@ from penstock.record import TopicPartition
 
 
 class GroupAdmin(ConfluentAdmin):
-    """Adds group operations that librdkafka lacks: offset metadata is read and committed unchanged, and members are
-    removed. Used by one thread. Connects on first use."""
+    """Adds group operations that librdkafka lacks. It reads and commits offset metadata unchanged, and removes members.
+    Used by one thread. Connects on first use."""
 
     def __init__(self, config: StreamsConfig) -> None:
         super().__init__(config)

@@ -10,7 +10,7 @@ from penstock.host.api import RECENT_COMMITS, CommitFigures
 
 
 class InstanceCommit(NamedTuple):
-    """A commit of the instance: its number since the start, its time and its beginning (ms)."""
+    """A commit of the instance: its number since the start, time (ms) and beginning (ms)."""
 
     number: int
     time_ms: int

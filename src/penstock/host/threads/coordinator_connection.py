@@ -1,4 +1,4 @@
-"""The connection of a member to the coordinator of its group, for one request at a time."""
+"""The connection of a member to its group coordinator, for one request at a time."""
 
 from __future__ import annotations
 

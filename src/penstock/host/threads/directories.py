@@ -51,7 +51,7 @@ _MEMBER = "group-member"
 _GLOBAL = "global"
 _SHARED = "shared"
 _PART = "in-shared"
-"""A file in place of a database: it marks the base as an intact part of the shared database."""
+"""A file in place of a database. It marks the base as an intact part of the shared database."""
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -119,7 +119,7 @@ class StateDirectory:
             self._lock = None
 
     def process_id(self) -> str:
-        """Return the process id of this directory; create one if it has none yet."""
+        """Return the process id of this directory; create one if it is missing."""
         path = self.path / _PROCESS
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(uuid.UUID(orjson.loads(path.read_bytes())["processId"]))
@@ -152,7 +152,7 @@ class StateDirectory:
         return open_base(self._config["penstock.state.base"], path, self._config)
 
     def _opened_part(self, task: TaskId, path: Path) -> DiskBase:
-        """Open the base of `task` in the shared database; clear it unless `path` marks it as trusted."""
+        """Open the base of `task` in the shared database. Clear it unless `path` marks it as trusted."""
         base = self._shared_database().base(path.name)
         if not path.is_dir() or [each.name for each in path.iterdir()] != [_PART]:
             shutil.rmtree(path, ignore_errors=True)
@@ -187,7 +187,7 @@ class StateDirectory:
             del self._bases[task]
 
     def openings(self, task: TaskId) -> int:
-        """Return the number of times this process has opened the base of `task`; from any thread."""
+        """Return the number of openings of `task`'s base by this process; from any thread."""
         return self._openings[task]
 
     @contextmanager
@@ -238,7 +238,7 @@ class StateDirectory:
         return self._task_path(task).is_dir()
 
     def seal(self) -> None:
-        """Mark the closed bases as complete, so that they stay valid after a restart of the machine."""
+        """Mark the closed bases as complete. They then stay valid after a restart of the machine."""
         with self._opening:
             self._end_visit()
             shared = self._close_shared()
@@ -305,7 +305,7 @@ class StateDirectory:
         return self.path / (_GLOBAL if task == GLOBAL_TASK else str(task))
 
     def _data_file(self) -> str | None:
-        """Return the file that decides on trust in the base of a task, None if bases have no such file."""
+        """Return the name of the file that makes a task's base trusted, None without such a file."""
         return DATA_FILE if self._config["penstock.state.base"] == LMDB and not self._is_shared else None
 
 
@@ -361,7 +361,7 @@ class _DirectoryBase:
         return self._base.snapshot() if isinstance(self._base, LmdbEntries) else None
 
     def close(self) -> None:
-        """Release the database and leave the directory; a damaged database is deleted, to be created again."""
+        """Release the database and leave the directory. A damaged database is deleted, to be created again."""
         self._base.close()
         self._on_close(self)
         self._directory.leave(self._base.is_damaged)

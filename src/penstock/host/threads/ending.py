@@ -9,7 +9,7 @@ from penstock.host.threads.task_life import TaskLife
 from penstock.host.threads.task_manager import TaskManager
 
 _MOST_TELLING_MS = 10_000
-"""The longest time to inform the other instances of the end of the application; then this one ends alone."""
+"""The longest time (ms) to inform other instances of the application's end. Then this instance ends alone."""
 
 
 class Ending:
@@ -24,11 +24,11 @@ class Ending:
 
     def __init__(self, tasks: TaskManager, phase: InstancePhase, life: TaskLife, do: v.Do) -> None:
         self.alone_at: int | None = None
-        """The time (ms) when the instance ends alone, if its group has not learned of the application's end."""
+        """The time (ms) when the instance ends alone, if its group remains uninformed of the application's end."""
         self._tasks, self._phase, self._life, self._do = tasks, phase, life, do
         self._request: v.CloseRequested | None = None
         self._shut_down: Exception | None = None
-        """The error of the instance that has shut down the application, if it was not this one."""
+        """The error of the instance that shut down the application, if it is another one."""
 
     @property
     def is_requested(self) -> bool:

@@ -21,7 +21,7 @@ _MOST_FETCH_BYTES: Final = 1024 * 1024
 """For all partitions together. A broker answers with a whole batch of the first partition, which may be just as large,
 and with the same number of bytes of the others. So a quiet partition with small batches is in nearly every answer."""
 _SMALL_RECORD_BYTES: Final = 32
-"""A request for a partition asks for as many records as may wait for it, if they are this small."""
+"""A small size of a record. A request for a partition asks for as many records of this size as may wait for it."""
 
 
 def limits(config: StreamsConfig) -> BufferLimits:

@@ -1,7 +1,8 @@
-"""The group membership of an instance: sends the requests of `member` to a broker, and commits offsets.
+"""The group membership of an instance: sends requests to a broker, and commits offsets.
 
-Two threads: one for the membership, which owns the member and its connection, and one for commits, with its own
-connection. While a join waits for other members, brokers answer nothing else on its connection, but commits continue.
+Two threads: one for the membership, which owns the member (`member`) and its connection, and one for commits, with its
+own connection. While a join waits for other members, brokers answer nothing else on its connection, but commits
+continue.
 """
 
 from __future__ import annotations
@@ -110,7 +111,7 @@ class GroupMembership:
         self._commit_thread.start()
 
     def identity(self) -> GroupIdentity | None:
-        """Return the identity for commits of the instance, None while it is not a member; from any thread."""
+        """Return the identity for commits, None while the instance is not a member; from any thread."""
         with self._lock:
             if not self._member.may_commit:
                 return None
@@ -149,7 +150,7 @@ class GroupMembership:
         self._happen(m.Stalled(error))
 
     def shut_down(self) -> None:
-        """Inform all members of the end of the application; `ApplicationShutDown` follows when they learn of it."""
+        """Inform all members of the end of the application. `ApplicationShutDown` follows when they learn of it."""
         self._happen(m.ShutDownRequested())
 
     def leave(self) -> None:

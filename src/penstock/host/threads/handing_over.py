@@ -92,8 +92,7 @@ class HandingOver:
         self._group = str(layout.config.required("application.id"))
 
     def obstacles(self, states: Mapping[TaskId, SavedTask]) -> Iterator[str]:
-        """Yield the obstacles to handing over the state: topics of other stores, or later progress of the
-        application."""
+        """Yield the obstacles to handing over: topics of other stores, or later progress of the application."""
         yield from unfit_topics(self._layout, self._admin.topics(), self._admin, self._fetcher)
         positions = {partition: at for state in states.values() for partition, at in state.positions.items()}
         fetched = {partition: at for state in states.values() for partition, at in state.fetched.items()}
@@ -137,8 +136,7 @@ class HandingOver:
         return written
 
     def write_changelogs(self, task: TaskId, state: SavedTask) -> int:
-        """Write the records of the state that the changelogs of `task` lack, and return their number. Raises as
-        `write`."""
+        """Write the records that the changelogs of `task` lack, and return their number. Raises as `write`."""
         written = 0
         for partition, record in self._changes(task, state):
             self._send(partition, record)
@@ -147,7 +145,7 @@ class HandingOver:
         return written
 
     def _changes(self, task: TaskId, state: SavedTask) -> Iterator[tuple[TopicPartition, ChangelogRecord]]:
-        """Yield the records of the state that the changelogs of `task` lack."""
+        """Yield the records that the changelogs of `task` lack of its state."""
         changelogs = self._layout.followed_changelogs(task)
         if not changelogs:
             return
@@ -285,8 +283,8 @@ def _versions_taken_back(
 
 
 def _valid(versions: BaseView, key: bytes, time: int) -> tuple[int, bytes]:
-    """Return the version that is valid at `time`: its beginning (ms), and its value from `_marked`. The beginning is
-    NO_TIMESTAMP if no version is valid."""
+    """Return the beginning (ms) and the `_marked` value of the version valid at `time`. The beginning is NO_TIMESTAMP
+    if no version is valid."""
     found = next(versions.range(_of_key(key, 0), after(_of_key(key, time)), True), None)
     return (NO_TIMESTAMP, _marked(None)) if found is None else (timestamp_of(found[0][-TIMESTAMP_SIZE:]), found[1])
 

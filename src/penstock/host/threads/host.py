@@ -215,12 +215,12 @@ class ThreadsHost:
         return self._queries
 
     def table(self, store_name: str) -> Any:
-        """Return the local entries of a store as an Arrow table with the columns of `streams.table`. Raises
+        """Return the local entries of a store as an Arrow table. Its columns are those of `streams.table`. Raises
         UnknownStateStoreError if the topology has no store of that name, InvalidStateStoreError if it is not here."""
         return self._queries.table(store_name)
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records of a node in the tasks of this instance, and keep such records from now on. Raises
+        """Return the last records of a node in the tasks of this instance. Such records are kept from now on. Raises
         StateStoreNotAvailableError while no task runs."""
         return self._queries.tapped(node, limit)
 

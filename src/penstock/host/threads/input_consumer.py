@@ -1,4 +1,4 @@
-"""The input of an instance: its consumer's partitions, and their records and ends for the core."""
+"""The input of an instance: its consumer's partitions, with their records and ends."""
 
 from __future__ import annotations
 

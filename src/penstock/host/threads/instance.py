@@ -68,8 +68,8 @@ class Instance:
         self._exactly_once = settings.exactly_once
         self._is_paused = False
         self._is_settled = False
-        """Whether only such events have come since the last check of the tasks and their states. Then there is nothing
-        to open, give up or report, and a run of a few records needs no other check."""
+        """Whether only such events have come since the last check of the tasks. Then there is nothing to open, give up
+        or report, and a run of a few records needs no other check."""
 
     @property
     def phase(self) -> Phase:
@@ -103,7 +103,7 @@ class Instance:
         return self._tasks.lags(ends)
 
     def next_due_ms(self) -> int | None:
-        """Return the due time (ms) of the next `TimePassed` if nothing else happens, None for never."""
+        """Return the time (ms) of the next `TimePassed` without another event, None for never."""
         times = [self._rollback.retry_at, self._ending.alone_at]
         if self.phase is Phase.RUNNING:
             has_changes, is_processing = self._commit.has_changes(), not self._is_paused and not self._life.is_cut_off

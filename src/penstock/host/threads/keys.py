@@ -78,7 +78,7 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "task.assignor.class": _ASSIGNOR,
     "transactional.id": "it consists of the application.id and the id of this process",
 }
-"""Keys of other hosts and of Kafka Streams in Java without effect here: the reason, and the alternative."""
+"""Keys of other hosts and of Kafka Streams without effect here: reason and alternative."""
 
 _BY_BROKERS = "the brokers assign the tasks; set group.protocol=classic for it"
 _STICKY = "the assignor of the brokers makes no warm-up copies; set group.protocol=classic for it"

@@ -375,7 +375,7 @@ class AbstractMember(ABC):
         self.member_id = member_id
         self.generation = NO_GENERATION
         self.losses = 0
-        """The number of times it was lost, refused or left; commits from before do not belong to a later membership."""
+        """The number of times it was lost, refused or left. Earlier commits do not belong to a later membership."""
         self.has_left = False
         self.endpoints: tuple[Endpoint, ...] = ()
         """The endpoints for queries of all members' state, as of the last assignment."""
@@ -412,11 +412,11 @@ class AbstractMember(ABC):
 
     @property
     def may_commit(self) -> bool:
-        """Whether offsets may be committed: the group has given tasks to this member, and it is not lost."""
+        """Whether offsets may be committed: the member has been given tasks, and is not lost."""
         return self.state not in (MemberState.FENCED, MemberState.LEAVING) and self.generation != NO_GENERATION
 
     def due_ms(self) -> int | None:
-        """Return the due time (ms) of the next `Tick` if nothing else happens, None for never."""
+        """Return the time (ms) of the next `Tick` without another happening, None for never."""
         is_waiting = (
             self._out if self.state is MemberState.STABLE else self.state is MemberState.FENCED and bool(self._held)
         )
@@ -426,7 +426,7 @@ class AbstractMember(ABC):
         return min((each for each in times if each is not None), default=None)
 
     def handle(self, happening: Happening, now: int) -> list[Step]:
-        """Process a happening at `now` (ms of the clock used by all calls), and return the steps that follow."""
+        """Process a happening at `now`, and return the steps that follow. now: ms of the clock used by all calls."""
         match happening:
             case GivenUp(tasks, assignments):
                 return self._given_up(tasks, assignments, now)
@@ -523,7 +523,7 @@ class AbstractMember(ABC):
         return [v.Reconnected()] if was_cut_off else []
 
     def _count_out(self, code: int, now: int) -> list[Step]:
-        """Continue as a new member, or as the same member if only its generation is over."""
+        """Continue as a new member, or as the same one if only its generation is over."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:

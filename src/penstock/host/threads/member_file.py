@@ -27,7 +27,7 @@ class MemberFile:
         return ""
 
     def keep(self, member_id: str) -> None:
-        """Write the member id of this instance, if it has changed; an empty id deletes the file. A failed write only
+        """Write the member id of this instance, if it has changed. An empty id deletes the file. A failed write only
         makes the next instance wait."""
         if member_id == self._kept:
             return

@@ -1,4 +1,4 @@
-"""The group membership of a host: its tasks, and commits of offsets that require a membership."""
+"""The group membership of a host: its tasks, and commits that only a member may make."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ChangelogPositions(Protocol):
     """The positions of the state of tasks. Called by the group thread."""
 
     def positions(self) -> Mapping[TaskId, int]:
-        """Return this instance's state of tasks that it does not run, as the sum of the next offsets of their
-        changelogs."""
+        """Return the positions of tasks that this instance does not run. A position is the sum of the next offsets of
+        the changelogs here."""
         ...
 
     def ends(self) -> Mapping[TaskId, int]:
-        """Return the sum of the ends of the changelogs of each task; raises KafkaError if the brokers do not answer."""
+        """Return the sum of the changelog ends of each task. Raises KafkaError if the brokers do not answer."""
         ...
 
 
@@ -36,7 +36,7 @@ class Membership(Protocol):
         ...
 
     def identity(self) -> GroupIdentity | None:
-        """Return the identity for commits of the instance, None while it is not a member; from any thread."""
+        """Return the identity for commits, None while the instance is not a member; from any thread."""
         ...
 
     def endpoints(self) -> Sequence[Endpoint]:

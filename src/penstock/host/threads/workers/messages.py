@@ -66,7 +66,7 @@ class Open:
 
 @dataclass(frozen=True)
 class OpenGlobal:
-    """Start the global stores' task with these entries by store; each worker has a copy of them."""
+    """Start the task of the global stores with these entries by store. Each worker has a copy of them."""
 
     task: TaskId
     stamp: ChangelogStamp

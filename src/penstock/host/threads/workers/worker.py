@@ -54,7 +54,7 @@ from penstock.state.memory import MemoryBase
 from penstock.task.task_checkpoint import TaskCheckpoint
 
 OUT_OF_MEMORY = 70
-"""The exit code of a worker that ran out of memory: its memory is freed when it ends."""
+"""The exit code of a worker that ran out of memory. Its end frees the memory."""
 
 _LOOK_MS = 1_000  # interval of checks for the parent: a child of it may hold its end of the connection
 
@@ -96,7 +96,7 @@ class _Answers(WorkerConnection):
 
 
 def _end_with(stream: socket.socket, parent: int) -> None:
-    """End this process with its parent, even while a function of the user does not return."""
+    """End this process with its parent, even during a function that does not return."""
     hung_up = select.poll()
     hung_up.register(stream, 0)  # reports a close by the other end even so, and no messages
     while not hung_up.poll(_LOOK_MS):
