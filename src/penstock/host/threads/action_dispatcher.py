@@ -57,7 +57,7 @@ class ActionDispatcher:
         self._clocks = clocks
         self._post = post
         self._ahead: dict[TaskId, int] = {}
-        """The lead (ms) of each task's wall clock over the core's clock, at its last action."""
+        """By task, the lead (ms) of its wall clock over the core's, as last measured."""
         self._out: set[TaskId | None] = set()
         """The tasks with an unanswered action; None is a pending commit of offsets."""
         self.ended: v.End | None = None

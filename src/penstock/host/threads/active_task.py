@@ -108,7 +108,8 @@ class ActiveTask:
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets that the task commits. A partition without waiting records is committed up to its read
-        position, even if the task has not seen it. This holds when more records arrive: no offset goes back."""
+        position, even beyond the records that the task has seen. This holds when more records arrive: no offset goes
+        back."""
         read = {p: self._committable.get(p, 0) if self.records(p) else self.positions[p] for p in offsets}
         committed = {p: each._replace(offset=max(each.offset, read[p])) for p, each in offsets.items()}
         self._committable = {partition: each.offset for partition, each in committed.items()}

@@ -242,8 +242,8 @@ class InstanceAssembly:
         return counts
 
     def _processing(self, layout: Layout, runner: TaskRunner, answer: Callable[[v.Event], None]) -> Processing:
-        """Return the processing of tasks. They run in worker processes if several are configured, else in a thread.
-        They also run in a thread if worker processes cannot load the program."""
+        """Return the worker processes or the thread for tasks. Worker processes are used if several workers are
+        configured, and if they can load the program."""
         workers, turns = self._config["num.stream.threads"], self._options.turns
         if workers > 1:
             joined = None if turns is None else self._joined(turns.in_workers)

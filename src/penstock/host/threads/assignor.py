@@ -228,5 +228,5 @@ def _standbys(
 
 
 def _shared_tags(one: Candidate, having: Sequence[Candidate], tags: Sequence[str]) -> int:
-    """Return the number of tags with a value shared by another member that has the task."""
+    """Return the number of tags with a value shared by another owner of the task."""
     return sum(any(one.tags.get(tag) == other.tags.get(tag) for other in having) for tag in tags)

@@ -66,8 +66,8 @@ class ChangelogReader:
         return self._progress
 
     def remaining(self, task: TaskId) -> int:
-        """Return the remaining changelog offsets of a task being restored. While its snapshot is still unknown, it
-        counts as more than any other task."""
+        """Return the remaining changelog offsets of a task being restored. The number is unknown while a snapshot is
+        loaded first, and then counts as more than any other."""
         done, total = self._progress.get(task, (0, sys.maxsize))
         return total - done
 

@@ -155,7 +155,7 @@ class ClassicMember(AbstractMember):
         return self.state in (MemberState.UNJOINED, MemberState.JOINING)
 
     def _ask_generation(self, now: int) -> list[m.Step]:
-        """Repeat JoinGroup soon, if it is not answered before."""
+        """Repeat JoinGroup soon, unless it is answered first."""
         if self.state is MemberState.JOINING and self._next_ms is not None:
             self._next_ms = min(self._next_ms, now + self._timing.retry_ms)
         return []

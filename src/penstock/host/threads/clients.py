@@ -33,7 +33,7 @@ class GroupAdmin(ConfluentAdmin):
         commit_offsets(self._cluster, group, offsets)
 
     def truncated(self, positions: Mapping[TopicPartition, EpochPosition]) -> dict[TopicPartition, EpochPosition]:
-        """Return the `positions` beyond the rest of their log, over persistent connections; see `Admin`."""
+        """Return the `positions` above the rest of a truncated log, over persistent connections; see `Admin`."""
         return truncated(self._cluster, positions)
 
     def remove_members(self, group: str, member_ids: Collection[str], reason: str) -> None:

@@ -178,7 +178,7 @@ class CommitCycle:
         return had_changes
 
     def undo(self) -> None:
-        """Drop the steps of this commit, and the output since the last one, which is produced again."""
+        """Drop this commit's steps, and the output since the last commit. The output is produced again."""
         self._has_processed = False
         self._committing, self._waiting_for, self._offsets = set(), set(), {}
         self._tasks.alignment.forget()

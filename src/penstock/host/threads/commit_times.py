@@ -18,7 +18,8 @@ class InstanceCommit(NamedTuple):
 
 
 class CommitDuration(NamedTuple):
-    """The duration of a commit (ms). is_made: whether it succeeded. waited_ms: for the brokers, if it succeeded."""
+    """The duration of a commit (ms). is_made: whether it succeeded. waited_ms: the wait for brokers, if it
+    succeeded."""
 
     took_ms: int
     is_made: bool

@@ -23,7 +23,7 @@ TIMEOUT_MS: Final = 5_000
 
 
 class CoordinatorConnection:
-    """Finds the coordinator and sends requests to it. Used by the membership thread; any thread may wake that.
+    """Finds the coordinator and sends requests to it. Used by the membership thread; any thread may wake it.
 
     Args:
         config: configuration of the application.

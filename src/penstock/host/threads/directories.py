@@ -1,4 +1,4 @@
-"""The state directory of an instance: its lock, process id and task bases (Kafka class: StateDirectory).
+"""The state directory of an instance: its lock, process id and bases (Kafka class: StateDirectory).
 
 Files:
 
@@ -305,7 +305,7 @@ class StateDirectory:
         return self.path / (_GLOBAL if task == GLOBAL_TASK else str(task))
 
     def _data_file(self) -> str | None:
-        """Return the name of the file that makes a task's base trusted, None without such a file."""
+        """Return the name of the file that decides on trust in a base, if any."""
         return DATA_FILE if self._config["penstock.state.base"] == LMDB and not self._is_shared else None
 
 

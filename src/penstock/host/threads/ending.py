@@ -24,7 +24,7 @@ class Ending:
 
     def __init__(self, tasks: TaskManager, phase: InstancePhase, life: TaskLife, do: v.Do) -> None:
         self.alone_at: int | None = None
-        """The time (ms) when the instance ends alone, if its group remains uninformed of the application's end."""
+        """The time (ms) to end alone, if the group does not learn of it before."""
         self._tasks, self._phase, self._life, self._do = tasks, phase, life, do
         self._request: v.CloseRequested | None = None
         self._shut_down: Exception | None = None

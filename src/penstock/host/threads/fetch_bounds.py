@@ -14,14 +14,14 @@ from penstock.config import StreamsConfig
 from penstock.host.threads.task_manager import BufferLimits
 
 _PARTS: Final = 8
-"""Of the bytes, the consumer's queue and a request get one part each. Waiting records of tasks get three parts, and so
-do their runs, which may have taken all waiting records."""
+"""The parts of penstock.buffer.max.bytes. The consumer's queue and a request get one part each. Waiting records of
+tasks get three parts, and so do their runs, which may have taken all waiting records."""
 _LEAST_FETCH_BYTES: Final = 16 * 1024
 _MOST_FETCH_BYTES: Final = 1024 * 1024
 """For all partitions together. A broker answers with a whole batch of the first partition, which may be just as large,
 and with the same number of bytes of the others. So a quiet partition with small batches is in nearly every answer."""
 _SMALL_RECORD_BYTES: Final = 32
-"""A small size of a record. A request for a partition asks for as many records of this size as may wait for it."""
+"""The size of a small record. A request for a partition asks for as many records of this size as may wait for it."""
 
 
 def limits(config: StreamsConfig) -> BufferLimits:

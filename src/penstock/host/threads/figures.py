@@ -191,7 +191,7 @@ class InstanceFigures:
             self._measurements.take(operation, measurement, now)
 
     def _take_run(self, event: v.Ran) -> None:
-        """Add the time of a run, as a share of all workers' time: several run at once."""
+        """Add the time of a run as a share of all workers' time. Several run at once."""
         now, punctuated = self._elapsed_ms(), event.punctuation_nanoseconds
         for activity, took in ((_PROCESSING, event.nanoseconds - punctuated), (_PUNCTUATING, punctuated)):
             if took:

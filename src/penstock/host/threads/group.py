@@ -111,7 +111,7 @@ class GroupMembership:
         self._commit_thread.start()
 
     def identity(self) -> GroupIdentity | None:
-        """Return the identity for commits, None while the instance is not a member; from any thread."""
+        """Return the identity for commits, None while not a group member; from any thread."""
         with self._lock:
             if not self._member.may_commit:
                 return None
@@ -195,8 +195,8 @@ class GroupMembership:
         self._coordinator.disconnect()
 
     def _remove_former(self) -> None:
-        """Make the member of an earlier, killed instance of this process leave. If that fails, its session expires at
-        some time."""
+        """Make the member of an earlier, killed instance of this process leave. If that fails, its session expires
+        later."""
         former = "" if self._member_file is None or self._protocol.instance else self._member_file.read()
         request = self._protocol.request(m.LeaveGroup(former)) if former else None
         if request is not None:

@@ -45,7 +45,7 @@ from penstock_broker.common.clock import Clock, Clocks, SystemClock, elapsed_mil
 
 _log = logging.getLogger(__name__)
 
-_CLEAN_UP_MS = 10_000  # interval of deletions of state of tasks that other instances have
+_CLEAN_UP_MS = 10_000  # interval for deleting the state of tasks that other instances have
 
 
 class ThreadsHost:
@@ -211,12 +211,13 @@ class ThreadsHost:
         return self._figures.measured()
 
     def queries(self) -> StateQueries:
-        """Return interactive queries of the tasks of this instance; it answers them while it runs."""
+        """Return the interface for interactive queries. It answers from the tasks of this instance while it runs."""
         return self._queries
 
     def table(self, store_name: str) -> Any:
         """Return the local entries of a store as an Arrow table. Its columns are those of `streams.table`. Raises
-        UnknownStateStoreError if the topology has no store of that name, InvalidStateStoreError if it is not here."""
+        UnknownStateStoreError if the topology has no store of that name, InvalidStateStoreError if this instance does
+        not have it."""
         return self._queries.table(store_name)
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:

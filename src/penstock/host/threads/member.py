@@ -54,7 +54,7 @@ class MemberState(Enum):
 
 
 Statuses = Mapping[int, str]
-"""The obstacles to a group of the streams protocol: texts by code."""
+"""The problems that stop a group of the streams protocol: texts by code."""
 
 
 # ---------------------------------------- happenings
@@ -481,7 +481,7 @@ class AbstractMember(ABC):
         return steps
 
     def _assigned(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> Step:
-        """Return the step that reports its tasks to the core."""
+        """Return the step that reports the member's tasks to the core."""
         self._assignments += 1
         self._assigned_in.update(dict.fromkeys(tasks, self._assignments))
         return v.Assigned(tasks, standbys)
@@ -523,7 +523,7 @@ class AbstractMember(ABC):
         return [v.Reconnected()] if was_cut_off else []
 
     def _count_out(self, code: int, now: int) -> list[Step]:
-        """Continue as a new member, or as the same one if only its generation is over."""
+        """Continue as a new member, or as the same one if its generation has ended."""
         if code == ErrorCode.unknown_member_id:
             self.member_id = self._first_id
         if code not in _OUT:

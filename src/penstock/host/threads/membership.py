@@ -1,4 +1,4 @@
-"""The group membership of a host: its tasks, and commits that only a member may make."""
+"""The membership of an instance in its group: its tasks, and commits reserved to members."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Membership(Protocol):
         ...
 
     def identity(self) -> GroupIdentity | None:
-        """Return the identity for commits, None while the instance is not a member; from any thread."""
+        """Return the identity for commits, None while not a group member; from any thread."""
         ...
 
     def endpoints(self) -> Sequence[Endpoint]:

@@ -160,7 +160,7 @@ class WorkerConnection:
 
 
 class _Pickler(pickle.Pickler):
-    """Pickles record batches as blobs."""
+    """Pickles record batches as blobs, and errors with their causes."""
 
     def reducer_override(self, obj: Any) -> Any:
         """Return the function and arguments that rebuild `obj`."""

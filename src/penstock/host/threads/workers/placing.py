@@ -1,8 +1,8 @@
 """The placement of tasks on workers.
 
 The tasks of a sub-topology are spread over the workers, and so are those of one partition: the records of a partition
-go through its sub-topologies at about the same time. A task that returns gets its previous worker, unless that has more
-to do than another.
+go through its sub-topologies at about the same time. A task that returns gets its previous worker, unless another one
+has less to do.
 """
 
 from __future__ import annotations

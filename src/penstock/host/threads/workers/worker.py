@@ -98,7 +98,7 @@ class _Answers(WorkerConnection):
 def _end_with(stream: socket.socket, parent: int) -> None:
     """End this process with its parent, even during a function that does not return."""
     hung_up = select.poll()
-    hung_up.register(stream, 0)  # reports a close by the other end even so, and no messages
+    hung_up.register(stream, 0)  # this mask reports a close by the other end, but no messages
     while not hung_up.poll(_LOOK_MS):
         if os.getppid() != parent:
             break

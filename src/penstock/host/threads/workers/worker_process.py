@@ -41,7 +41,7 @@ _START_SECONDS = 120.0
 _END_SECONDS = 5.0
 
 Died = Callable[[str, int, list[WorkerAction]], None]
-"""Receives the end of a worker as text, its pid and unanswered actions, the current first."""
+"""Receives a description of a worker's end, its pid and unanswered actions, the current first."""
 
 
 class WorkerDiedError(StreamsError):
@@ -302,7 +302,7 @@ def _takes_turn(action: object) -> bool:
 
 
 def _how(code: int) -> str:
-    """Return a phrase for the end of a process, with "it" as its subject."""
+    """Return a description of the end of a process, to follow "it"."""
     if code == OUT_OF_MEMORY:
         return "ran out of memory"
     if code >= 0:

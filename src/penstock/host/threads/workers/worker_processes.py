@@ -323,8 +323,8 @@ class WorkerProcesses:
         return sorted(found, key=lambda each: each.task)
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate number of entries in all open tasks' stores of that name, as of the last commit. None
-        if no such store is open, or its class is from the program."""
+        """Return the approximate number of committed entries in the open stores of that name. None if no such store is
+        open, or its class is from the program."""
         with self._lock:
             workers = dict(self._open)
         counts = [self._global_runner.entries(store_name)]
@@ -394,7 +394,7 @@ def _remote_reads(worker: Worker, task: TaskId, store: str, part: str | None) ->
 
 
 class _RemoteReads:
-    """Reads the bytes of a store in a worker; of a range, the entries of one read."""
+    """Reads the bytes of a store in a worker. A range returns the entries of one read."""
 
     def __init__(self, worker: Worker, task: TaskId, store: str, part: str | None) -> None:
         self._worker = worker
