@@ -1,4 +1,4 @@
-"""`penstock reset`: forgets what an application has done, so that its next start is a first one."""
+"""`penstock reset`: deletes the progress of an application, so that its next start is like the first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What would change if the program started now."""
+"""The changes that a start of the program would make now."""
 
 from __future__ import annotations
 

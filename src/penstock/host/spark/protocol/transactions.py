@@ -40,7 +40,7 @@ def make_commits_topic(
     """
     if name not in topics:
         replication = config["replication.factor"]
-        with suppress(TopicExistsError):  # created by another program; the generation of the checkpoint decides between them
+        with suppress(TopicExistsError):  # by another program; the generation of the checkpoint decides
             admin.create_topics([NewTopic(name, partitions, replication, {"cleanup.policy": "compact"})])
         admin.committed_offsets(name, [TopicPartition(name, 0)])  # a missing right is detected before an epoch
     elif topics[name] < partitions:

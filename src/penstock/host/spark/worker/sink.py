@@ -163,7 +163,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
         writer = _writer(description, rows[0].task)
         group_commit = _group_commit(description, offset, committed) if committed else None
         written = writer.write(epoch, description.query_id, batches, refused, note, group_commit)
-    except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt would fail likewise
+    except (ProductionFailedError, AuthenticationError, AuthorizationError) as error:  # another attempt would fail too
         return PartitionCommit(failure=encode_failure(error, ""))
     result.write_ms = _ms_since(began)
     result.measured = plain(STATISTICS.take_of(description.config))
