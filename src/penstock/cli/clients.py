@@ -23,7 +23,7 @@ ServersOfProgram = Annotated[
 
 
 def with_default_servers(config: StreamsConfig) -> StreamsConfig:
-    """Return the configuration of a program, with the default brokers if it names none."""
+    """Return the configuration of a program, with the default brokers if it names no brokers."""
     if config["bootstrap.servers"] is not None:
         return config
     return config.overridden({"bootstrap.servers": DEFAULT_SERVERS})

@@ -78,7 +78,9 @@ def option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def parsed_settings(settings: list[str] | None, option: str = "--config", servers: str | None = None) -> dict[str, Any]:
-    """Return `key=value` texts of an option as a mapping; ends with wrong usage for other texts.
+    """Return `key=value` texts of an option as a mapping.
+
+    Ends with wrong usage for other texts.
 
     Args:
         settings: the texts.
@@ -109,7 +111,10 @@ def print_json(answer: Any) -> None:
 
 
 def report(error: BaseException) -> None:
-    """Report a failure of a command in one line on standard error; with -v its traceback too."""
+    """Report a command's failure on standard error, in one line.
+
+    With -v, its traceback is shown too.
+    """
     if _verbose:
         err.print_exception(show_locals=False)
     text = str(error) or type(error).__name__

@@ -1,4 +1,4 @@
-"""`penstock demo`: a broker, a real text in a topic, and the word count of examples/word_count.py.
+"""`penstock demo`: counts the words of a real text, with a broker.
 
 The word count runs on Spark or in this process. This module has the steps; demo_view.py has the display. Each run
 starts with an empty directory, which is kept afterwards for inspection; a lock excludes a second demo. All processes of
@@ -107,7 +107,10 @@ def _examples() -> Path:
 
 @contextmanager
 def _own(directory: Path) -> Iterator[None]:
-    """Hold `directory`, emptied, for the time of the block; raises LockError if another demo holds it."""
+    """Hold `directory`, emptied, for the time of the block.
+
+    Raises LockError if another demo holds it.
+    """
     try:
         private_directory(directory)
         lock = open_private(directory.parent / f"{directory.name}.lock", "ab")
@@ -157,7 +160,7 @@ def _write_text(config: StreamsConfig, repeat: int) -> WordCounts:
 
 
 def _count(program: LoadedProgram, config: StreamsConfig, words: WordCounts) -> None:
-    """Run the word count to the end of the topic, and show the table of counts meanwhile."""
+    """Run the word count to the topic's end, and show the counts meanwhile."""
     host = HostName(config["penstock.host"])
     streams = KafkaStreams(program.topology, config)
     streams.set_uncaught_exception_handler(lambda error: StreamThreadExceptionResponse.SHUTDOWN_CLIENT)
@@ -268,7 +271,10 @@ Where to look next:
 
 
 def _command() -> str:
-    """Return the command for `penstock` here: it may not be on the path, or run as a module."""
+    """Return the command for `penstock` here.
+
+    It may not be on the path, or run as a module.
+    """
     script = Path(sys.argv[0])
     if shutil.which("penstock"):
         return "penstock"

@@ -1,4 +1,4 @@
-"""The display of the demo: the counts as they arrive, a progress bar and the rate."""
+"""The display of the demo: the counts, a progress bar and the rate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""`penstock dev`: runs a program, and restarts it with its state when its files are saved.
+"""`penstock dev`: runs a program, and restarts it with its state after changes.
 
-The command watches files and owns the broker, if the program names none. Each version of the program is a process of
-its own (dev_process.py): it loads the program while the old version still runs, and takes over when the old one has
+The command watches files and owns the broker, if the program names no brokers. Each version of the program is a process
+of its own (dev_process.py): it loads the program while the old version still runs, and takes over when the old one has
 ended after its last commit. A program that cannot be loaded, or that cannot use the state, changes nothing.
 """
 

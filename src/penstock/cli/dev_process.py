@@ -1,8 +1,8 @@
-"""A process for one program: loads it, reports its effects, and waits for the start (program_process.py).
+"""A process for one program: loads it, reports its effects, and waits for the start.
 
-So the program that runs is the one that was checked. Its standard input is a pipe from the command: the order, then a
-line that starts the program. When the pipe closes, this process ends; it never outlives the command. The answer has a
-pipe of its own, because the program prints to standard output.
+See program_process.py. So the program that runs is the one that was checked. Its standard input is a pipe from the
+command: the order, then a line that starts the program. When the pipe closes, this process ends; it never outlives the
+command. The answer has a pipe of its own, because the program prints to standard output.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The `penstock` command: collects the commands, and turns errors into one line and an exit code.
+"""The `penstock` command: collects the commands, and turns errors into exit codes.
 
-A command is imported when it is called: `penstock --help` does not load Kafka's clients or Spark.
+It reports an error in one line. A command is imported when it is called: `penstock --help` does not load Kafka's
+clients or Spark.
 """
 
 from __future__ import annotations

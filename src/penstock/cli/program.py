@@ -76,7 +76,10 @@ class LoadedProgram:
         return [each for each in self.topologies.values() if isinstance(each, NamedTopology)]
 
     def configured(self, overrides: Mapping[str, Any]) -> StreamsConfig:
-        """Return the configuration of the file under `overrides`; application.id defaults to the name of the file."""
+        """Return the configuration of the file under `overrides`.
+
+        application.id defaults to the name of the file.
+        """
         return StreamsConfig({"application.id": self.path.stem.replace("_", "-"), **self.config, **overrides})
 
 
@@ -120,7 +123,7 @@ def load_program(path: Path) -> LoadedProgram:
 def with_servers_of_state(config: StreamsConfig) -> StreamsConfig:
     """Return the configuration for reading a program's state.
 
-    It has the default brokers if brokers have the state and the program names none.
+    It has the default brokers if brokers have the state and the program names no brokers.
     """
     return config if keeps_checkpoint(config) else with_default_servers(config)
 
@@ -166,7 +169,10 @@ def modules_beside(program: Path, error: BaseException | None = None) -> dict[st
 
 
 def file_state(path: Path) -> FileState:
-    """Return the time of the last change (ns) and the size (bytes) of a file, which change when it is saved."""
+    """Return the time of the last change (ns) and the size (bytes) of a file.
+
+    They change when the file is saved.
+    """
     try:
         status = path.stat()
     except OSError:  # an editor is replacing it, or it was deleted

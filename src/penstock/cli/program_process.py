@@ -1,6 +1,6 @@
-"""Starts a process that loads a program and reports its effects on the running application (dev_process.py).
+"""Starts a process that loads a program and reports its effects.
 
-Then the process waits until it may run the program.
+The effects are those on the running application (dev_process.py). Then the process waits until it may run the program.
 """
 
 from __future__ import annotations
@@ -114,7 +114,10 @@ class ProgramProcess:
         return self._process.poll()
 
     def close(self, seconds: float = _END_SECONDS) -> None:
-        """End the process, after a commit if it runs the program; it is killed after `seconds`."""
+        """End the process, after a commit if it runs the program.
+
+        It is killed after `seconds`.
+        """
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:

@@ -1,4 +1,4 @@
-"""`penstock query FILE [STORE [KEY]]`: the content of an application's stores as of its newest commit.
+"""`penstock query FILE [STORE [KEY]]`: the content of stores as of the newest commit.
 
 On the threads host it reads the changelog topics.
 """

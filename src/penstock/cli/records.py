@@ -1,4 +1,7 @@
-"""`penstock produce` and `penstock consume`: records from standard input to a topic, and from a topic to the screen."""
+"""`penstock produce` and `penstock consume`: records from and to a terminal.
+
+The former reads standard input.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,10 @@ class _Serdes:
 
 
 class _Line(NamedTuple):
-    """A record in a line; timestamp and headers are None if the line has none of its own."""
+    """A record in a line.
+
+    timestamp and headers are None if the line does not set them.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -70,7 +76,10 @@ class _Place(NamedTuple):
 
 
 class RecordPart(StrEnum):
-    """The parts of a record that `penstock consume` shows besides key and value, in this order."""
+    """The parts of a record that `penstock consume` shows, in this order.
+
+    Key and value are shown besides them.
+    """
 
     TIMESTAMP = "timestamp"
     PARTITION = "partition"
@@ -79,7 +88,7 @@ class RecordPart(StrEnum):
 
 
 def _with_tabs(separator: str | None) -> str | None:
-    """Return `separator` with tabs for the two characters `\t`, which a shell does not replace."""
+    """Return `separator` with tabs for the two characters that a shell does not replace."""
     return None if separator is None else separator.replace(r"\t", "\t")
 
 
@@ -350,7 +359,7 @@ def _show_json(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes) -
 
 
 def _records(partition: TopicPartition, batch: RecordBatch, serdes: _Serdes, read: _Reader) -> Iterator[dict[str, Any]]:
-    """Yield all fields of each record, by name, with keys and values as `read` returns them."""
+    """Yield all fields of each record, by name; keys and values from `read`."""
     no_headers: list[Headers] = [()] * len(batch)
     columns = (batch.offsets.tolist(), batch.timestamps.tolist(), batch.headers or no_headers, batch.keys, batch.values)
     for offset, timestamp, headers, key, value in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-"""`penstock reset`: deletes the progress of an application, so that its next start is like the first."""
+"""`penstock reset`: deletes an application's progress, so that it starts afresh."""
 
 from __future__ import annotations
 

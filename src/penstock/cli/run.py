@@ -198,7 +198,9 @@ def describe(
 
 @contextmanager
 def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Iterator[StreamsConfig]:
-    """Yield `config`, with an embedded broker for the time of the block if it names no brokers.
+    """Yield `config`, with an embedded broker for the block if necessary.
+
+    It is necessary if `config` names no brokers.
 
     Args:
         config: the configuration of a program.
@@ -226,7 +228,10 @@ def with_broker(config: StreamsConfig, embedded: EmbeddedBrokerOptions) -> Itera
 
 
 def create_missing_topics(program: LoadedProgram, config: StreamsConfig) -> None:
-    """Create the missing topics that the application names and reads or writes, as a development broker does."""
+    """Create the missing topics that the application names and uses.
+
+    Brokers for development do the same.
+    """
     wanted: set[str] = set()
     for name, topology in program.topologies.items():
         built = topology.build(config.required("application.id") + (f"-{name}" if name else ""))

@@ -30,7 +30,10 @@ _OF_THE_APPLICATION = ("penstock.ui.port", "penstock.metrics.prometheus.port", "
 
 
 def _as_watcher(identity: Identity) -> Identity:
-    """Return `identity` with a client id of its own: a watcher's measurements differ from the application's."""
+    """Return `identity` with a client id of its own.
+
+    A watcher's measurements differ from the application's.
+    """
     return identity._replace(client_id=f"{identity.client_id}-watcher")
 
 
@@ -71,7 +74,10 @@ class _WatchedTopologies(KafkaStreamsNamedTopologyWrapper):
         return self._runs.setdefault(name, _WatchedTopology(self, name))
 
     def changes(self) -> list[str]:
-        """Return the changes that a start of its program would make; each line begins with the topology's name."""
+        """Return the changes that a start of its program would make.
+
+        Each line begins with the topology's name.
+        """
         return [
             f"{each.name()}: {line}"
             for each in self.get_all_topologies()

@@ -154,7 +154,7 @@ class Answers:
         return {"number": seen.committed.epoch, "made_at_ms": seen.committed.committed_ms, "age_ms": age_ms}
 
     def _stream_time(self) -> Answer | None:
-        """Return the smallest and the largest stream time of the tasks, and the skew between them.
+        """Return the smallest and largest stream time of the tasks, and their skew.
 
         None if no task has processed a record since the start.
         """
@@ -196,7 +196,7 @@ class Answers:
         return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
     def errors(self) -> Answer:
-        """Return the errors that have stopped all tasks, and the records that a handler let pass.
+        """Return the errors that stopped all tasks, and the records passed by handlers.
 
         The errors are the number since the start, None if another process runs the tasks, and the last ones, newest
         first.
@@ -223,9 +223,9 @@ class Answers:
         return topic
 
     def dead_letters(self) -> Answer:
-        """Return the dead letters to redrive, by origin and class of errors, and the topic's last records.
+        """Return the dead letters to redrive, and the last records of their topic.
 
-        Asks the brokers.
+        The former are by origin and class of errors. Asks the brokers.
 
         Raises:
             UnsupportedOperationError: the handlers write no dead letters.
@@ -380,7 +380,7 @@ class Answers:
         return {"compared": xml_text(compared.what), "changes": [xml_text(line) for line in compared.lines]}
 
     def stores(self) -> Answer:
-        """Return the stores of the topologies: their kinds, their sizes, and the processors that use them."""
+        """Return the stores of the topologies: kinds, sizes, and processors."""
         found: list[Answer] = []
         sizes = self.observer.store_sizes()
         for name, topology in self.observer.application.running_topologies().items():
@@ -442,9 +442,10 @@ class Answers:
     # ---------------------------------------- health
 
     def is_live(self) -> tuple[bool, Answer]:
-        """Return whether the application has not ended with an error, its state, and why it is not live.
+        """Return whether the application has not ended with an error.
 
-        A watched application is live while it is observed to run.
+        The answer has its state, and the reasons why it is not live. A watched application is live while it is observed
+        to run.
         """
         state = self._state()
         reasons = list(self._unseen(state))
@@ -472,9 +473,9 @@ class Answers:
         return not reasons, {"state": _name(state), "lag": look.lag, "reasons": reasons}
 
     def _old_commits(self, look: Look, max_age_ms: int) -> Iterable[str]:
-        """Yield a reason per topology with a lag and without a commit for longer than `max_age_ms`.
+        """Yield the topologies with a lag and without a recent commit, as reasons.
 
-        Before its first commit, a topology is as old as the application.
+        A commit is recent within `max_age_ms`. Before its first commit, a topology is as old as the application.
         """
         behind = [name for name, seen in look.topologies.items() if seen.lag]
         if look.unseen is not None:
@@ -488,7 +489,10 @@ class Answers:
                 yield f"The last commit{of} is {age_ms} ms old, more than {max_age_ms} ms."
 
     def _unseen(self, state: State | None) -> Iterable[str]:
-        """Yield the reason if no other process is seen to run the application; state: the observed state."""
+        """Yield the reason if no other process is seen to run the application.
+
+        state: the observed state.
+        """
         if self._is_watched and state not in (State.RUNNING, State.REBALANCING):
             what = "cannot see whether another one runs it" if state is None else "no process runs it"
             yield f"This process only watches the application, and {what}."
@@ -505,7 +509,10 @@ class Answers:
 
 
 def _has_place(letter: DeadLetter) -> bool:
-    """Return whether the headers of a dead letter, which anyone can write, name a valid place in Kafka."""
+    """Return whether the headers of a dead letter name a valid place in Kafka.
+
+    Anyone can write such headers.
+    """
     is_name = letter.topic is not None and _TOPIC_NAME.fullmatch(letter.topic) is not None
     return is_name and letter.partition >= 0 and letter.offset >= 0
 
@@ -523,7 +530,7 @@ def _name(state: State | None) -> str | None:
 
 
 def _readable(value: Any) -> Any:
-    """Return a key or a value as JSON; as text if JSON has no form for it."""
+    """Return a key or a value as JSON, otherwise as text."""
     try:
         return orjson.loads(orjson.dumps(value, default=plain, option=orjson.OPT_NON_STR_KEYS))
     except TypeError:

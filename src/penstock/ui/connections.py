@@ -53,7 +53,10 @@ class BoundedConnection(H11Protocol):
         self._tell_who_waits()
 
     def on_response_complete(self) -> None:
-        """Continue after an answer (uvicorn): the peer has to read it, and to send the next request."""
+        """Continue after an answer (uvicorn).
+
+        The peer has to read it, and to send the next request.
+        """
         self.others.waits(self)
         super().on_response_complete()
         self._tell_who_waits()

@@ -1,6 +1,7 @@
-"""Actions on an application over HTTP, with a token that only the terminal of its program shows.
+"""Actions on an application over HTTP, protected by a token.
 
-The token is in the request itself and in no cookie, so a page of another site cannot send it (CSRF).
+Only the terminal of its program shows the token. The token is in the request itself and in no cookie, so a page of
+another site cannot send it (CSRF).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _WHERE_TASKS_RUN: Final = frozenset(("pause", "resume", "stop", "tap", "untap"))
 
 
 class Target(NamedTuple):
-    """The target of an action: a node, and the named topology of the node; None is the first topology."""
+    """The target of an action: a node and its named topology; None is the first."""
 
     node: str = ""
     topology: str | None = None
@@ -159,7 +160,10 @@ class Control:
             raise RefusedActionError(503, f"{action} of {self._application_id} failed: {error}") from error
 
     def _on_node(self, action: str, target: Target) -> Callable[[], Outcome]:
-        """Return the call for an action on a node; raises RefusedActionError if there is no such node."""
+        """Return the call for an action on a node.
+
+        Raises RefusedActionError if there is no such node.
+        """
         topologies = self._application.running_topologies()
         topology = topologies.get(next(iter(topologies), "") if target.topology is None else target.topology)
         parts = () if topology is None else topology.describe().subtopologies
@@ -168,13 +172,19 @@ class Control:
         return partial(self._calls_for_nodes[action], topology, target.node)
 
     def _tap(self, topology: RunningTopology, node: str) -> Outcome:
-        """Keep the last records that reach a node; a tap that the program has opened stays unchanged."""
+        """Keep the last records that reach a node.
+
+        A tap that the program has opened stays unchanged.
+        """
         if topology.tapped(node) is None:
             self._taps.append(_OpenedTap(topology.tap(node), self._elapsed_ms()))
         return {"node": node}
 
     def close_unread_taps(self) -> None:
-        """Close the taps opened here that have had no reader for UNREAD_MS; called every few seconds."""
+        """Close the taps opened here without a reader for UNREAD_MS.
+
+        Called every few seconds.
+        """
         for opened in list(self._taps):
             opened.close_unread(self._elapsed_ms())
             if not opened.tap.is_open:
@@ -193,7 +203,7 @@ class Control:
             return {"savepoint": taken.location, "commit": taken.epoch, "bytes": taken.bytes}
 
     def _redrive(self) -> Outcome:
-        """Write the dead letters that were not redriven before to their origin, and skip other records."""
+        """Write dead letters that were not redriven back; skip other records."""
         with self._alone("redrive"):
             topic = str(self._config[DEAD_LETTER_QUEUE_TOPIC])
             done = redrive(self._config, topic, RedriveOptions(skip_invalid=True))

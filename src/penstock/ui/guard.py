@@ -1,4 +1,4 @@
-"""Checks before each answer: the allowed hosts and sites, and the headers that restrict a browser."""
+"""Checks of hosts and sites before each answer, and headers that restrict browsers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ def is_from_other_site(headers: Headers) -> bool:
 
 
 async def bounded_body(request: Request, most_bytes: int, refusal: str) -> bytes:
-    """Return the body of a request; raises HTTPException with the text `refusal` if it has more bytes."""
+    """Return the body of a request.
+
+    Raises HTTPException with the text `refusal` if it has more bytes.
+    """
     body = b""
     async for part in request.stream():
         body += part
@@ -43,10 +46,10 @@ HEADERS: Final = {
 
 
 class Guard:
-    """Refuses requests by a foreign host name and loads by pages of other sites; adds HEADERS to answers.
+    """Refuses foreign host names and loads by pages of other sites.
 
-    A page of another site may ask by its own name that leads here (DNS rebinding), so only addresses, localhost and
-    names in the configuration are answered.
+    It adds HEADERS to each answer. A page of another site may ask by its own name that leads here (DNS rebinding), so
+    only addresses, localhost and names in the configuration are answered.
 
     Args:
         app: the guarded application.

@@ -126,7 +126,10 @@ class _Series:
         return self._last_ms is None or elapsed_ms - self._last_ms >= self.range.interval_ms
 
     def add(self, elapsed_ms: int, point: Point) -> None:
-        """Add a point, and drop later ones: they are from before the clock was set back."""
+        """Add a point, and drop later ones.
+
+        Those are from before the clock was set back.
+        """
         while self.points and self.points[-1].time_ms >= point.time_ms:
             self.points.pop()
         self.points.append(point._replace(lag=self._lag))

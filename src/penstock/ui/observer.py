@@ -71,7 +71,10 @@ class Look:
 
     @property
     def lag(self) -> int | None:
-        """The lag (offsets) of all tasks; None without topologies, or if the lag of any is unknown."""
+        """The lag (offsets) of all tasks, None if unknown.
+
+        It is unknown without topologies, or if that of any is unknown.
+        """
         lags = [each.lag for each in self.topologies.values()]
         known = [lag for lag in lags if lag is not None]
         return sum(known) if known and len(known) == len(lags) else None
@@ -110,7 +113,10 @@ class Rates(NamedTuple):
 
 
 def behind_ms(lag: int | None, processed: float | None) -> int | None:
-    """Return the time (ms) needed for the waiting records at a rate per second; None if unknown."""
+    """Return the time (ms) for the waiting records at a rate; None if unknown.
+
+    `processed` is the rate per second.
+    """
     return None if lag is None or not processed else round(1000 * lag / processed)
 
 
@@ -204,10 +210,10 @@ class Observer:
 
     @property
     def behind_since_ms(self) -> int | None:
-        """The time (ms since the epoch) since which more records wait than one minute's processing; None if it keeps
-        up.
+        """The time (ms since the epoch) since which the application is behind.
 
-        It is also None for the first minute, in which records may have just arrived, or a commit may take long.
+        It is behind if more records wait than it processes in a minute; None if it keeps up. It is also None for the
+        first minute, in which records may have just arrived, or a commit may take long.
         """
         first = self._first_behind
         lasts = first is not None and self.newest.elapsed_ms - first.elapsed_ms >= KEPT_MS
@@ -293,7 +299,10 @@ def _figure(look: Look, name: str) -> tuple[int, int]:
 
 
 def _rate(before: tuple[int, int], now: tuple[int, int]) -> float | None:
-    """Return the change per second between two values with their times (ms); None for equal times."""
+    """Return the change per second between two values; None for equal times.
+
+    Each value comes after its time (ms).
+    """
     (began, first), (ended, last) = before, now
     return 1000 * (last - first) / (ended - began) if ended > began else None
 

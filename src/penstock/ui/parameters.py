@@ -21,7 +21,10 @@ class WrongParameterError(StreamsError):
 
 
 def number(parameters: Parameters, name: str, most: int = LONG_MAX) -> int | None:
-    """Return a whole number from 0 to `most`, None if absent; raises WrongParameterError for other texts."""
+    """Return a whole number from 0 to `most`, None if absent.
+
+    Raises WrongParameterError for other texts.
+    """
     text = parameters.get(name, "").strip()
     if not text:
         return None

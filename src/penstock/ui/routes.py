@@ -234,7 +234,7 @@ class _Routes:
         return endpoint
 
     async def _sections(self, page: Page, request: Request) -> AsyncIterator[bytes]:
-        """Yield the changed sections of a page as events, until its reader or the server ends."""
+        """Yield changed sections of a page as events, until reader or server ends."""
         self._live_pages += 1
         try:
             shown: dict[str, str] = {}
@@ -250,7 +250,9 @@ class _Routes:
             self._live_pages -= 1
 
     async def _pause(self, took_ms: int) -> None:
-        """Wait until the next update, or the end of the server, which does not wait for open pages.
+        """Wait until the next update, or the end of the server.
+
+        The server does not wait for open pages.
 
         Args:
             took_ms: duration of the last update.
@@ -266,7 +268,10 @@ def _target(parameters: Parameters) -> Target:
 
 
 async def _body(request: Request) -> bytes:
-    """Return the body of a form; raises HTTPException if it is larger than a form of these pages."""
+    """Return the body of a form.
+
+    Raises HTTPException if it is larger than a form of these pages.
+    """
     refusal = f"The form is too large: expected up to {_MOST_FORM_BYTES} bytes."
     return await bounded_body(request, _MOST_FORM_BYTES, refusal)
 
@@ -305,7 +310,10 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _broken(request: Request, error: Exception) -> Response:
-    """Answer a request that has met an error of Penstock itself, without the Guard, which comes later."""
+    """Answer a request that met an error of Penstock itself.
+
+    The answer does not pass the Guard, so this handler adds its headers.
+    """
     _errors.error("The request for %.200s failed.", request.url.path, exc_info=error)
     text = f"This error is unexpected; the log of the application has its traceback: {type(error).__name__}: {error}"
     if request.url.path.startswith("/api/"):

@@ -88,7 +88,10 @@ class Topologies:
         return {"name": name, **self._described(name, self.named(name)[1].describe(), self.nodes())}
 
     def dropped(self) -> list[Answer]:
-        """Return the nodes and stores that dropped records since the start, with number and reason (`DropReason`)."""
+        """Return the nodes and stores that dropped records since the start.
+
+        Each has the number and the reason (`DropReason`).
+        """
         found: Counter[tuple[str, str, str]] = Counter()
         for topology, metrics in self.observer.metrics().items():
             for name, metric in metrics.items():
@@ -163,10 +166,10 @@ class Topologies:
         }
 
     def _of_subtopologies(self, topology: str) -> Mapping[int, Answer]:
-        """Return the figures of sub-topologies over all of their tasks, by field name, as far as measured.
+        """Return the figures of sub-topologies over all of their tasks.
 
-        The figures are the share (0 to 1) of the time of all tasks, the bytes of state in local databases, the lag,
-        records per second, and dropped records.
+        They are by field name, as far as measured. The figures are the share (0 to 1) of the time of all tasks, the
+        bytes of state in local databases, the lag, records per second, and dropped records.
         """
         tasks: dict[str, dict[str, float]] = {}
         for name, metric in self.observer.metrics().get(topology, {}).items():
@@ -204,9 +207,9 @@ class Topologies:
         return {**node_fields(node), "line": description.lines.get(node.name), "serdes": shown}
 
     def tapped(self, topology: str, node: str) -> list[Answer] | None:
-        """Return the last records that have reached a node, newest first; None if no tap of it is open.
+        """Return the last records that have reached a node, newest first.
 
-        Keys and values are short texts.
+        None if no tap of it is open. Keys and values are short texts.
         """
         records = self.named(topology)[1].tapped(node)
         return None if records is None else [_tapped(record) for record in reversed(records)]
@@ -259,6 +262,6 @@ def _tapped(record: TappedRecord) -> Answer:
 
 
 def _number(metric: Metric) -> float | None:
-    """Return the value of a metric; None for a metric without records, which has no value."""
+    """Return the value of a metric, None without records."""
     value = metric.metric_value
     return None if isinstance(value, str) or value != value else float(value)

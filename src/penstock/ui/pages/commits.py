@@ -48,7 +48,10 @@ def _sections(answer: Answer) -> Sections:
 
 
 def _bars(found: Sequence[Answer], phases: Sequence[str]) -> list[Markup]:
-    """Return a picture with a bar per commit, newest at the right, and the legend of its colours."""
+    """Return a picture with a bar per commit, and the legend of its colours.
+
+    The newest is at the right.
+    """
     longest = max((sum(each["phases_ms"].values()) for each in found), default=0)
     if not longest:
         return []

@@ -60,7 +60,10 @@ _CHARTS: Final = (
 
 
 def curves(answers: Answers, parameters: Parameters) -> Markup:
-    """Return the curves of the range in the parameter `range`; of the default for unknown names."""
+    """Return the curves of the range in the parameter `range`.
+
+    Unknown names select the default.
+    """
     history = answers.observer.history
     asked = parameters.get("range", "")
     chosen = asked if asked in history.ranges else history.ranges[0]
@@ -128,7 +131,10 @@ def _words(chart: Chart, name: str, values: Sequence[float | None]) -> str:
 
 
 def _path(points: Sequence[Point], values: Sequence[float | None], top: float) -> str:
-    """Return a curve as an SVG path, with gaps at unknown figures; top: the figure at the upper end."""
+    """Return a curve as an SVG path, with gaps at unknown figures.
+
+    top: the figure at the upper end.
+    """
     parts: list[str] = []
     began, taken = points[0].time_ms if points else 0, max(1, points[-1].time_ms - points[0].time_ms if points else 0)
     step = -(-len(points) // _MOST_PLACES) or 1

@@ -1,4 +1,4 @@
-"""The errors that stopped all tasks, the records that a handler let pass, and the dead letters."""
+"""Errors that stopped all tasks, records passed by handlers, and dead letters."""
 
 from __future__ import annotations
 

@@ -103,7 +103,10 @@ class _View(NamedTuple):
         return f"{path}?{urlencode(given)}" if given else path
 
     def node_addresses(self, topology: str) -> Callable[[str], str]:
-        """Return a function from a node's name to its address in this view, for thousands of nodes."""
+        """Return a function from a node's name to its address in this view.
+
+        It is fast enough for thousands of nodes.
+        """
         start = self.address(topology=topology)
         start += "&node=" if "?" in start else "?node="
         return lambda node: start + quote_plus(node)
@@ -167,7 +170,10 @@ def _sections(answers: Answers, parameters: Parameters) -> Sections:
 
 
 def _measures(view: _View, topologies: Sequence[Answer]) -> Markup:
-    """Return the links that colour the pictures and fold their sub-topologies, and the legend of the colours."""
+    """Return the links for colours and folds, and the legend of the colours.
+
+    The former colour the pictures, and fold their sub-topologies.
+    """
     titles = {"": "kind", **{name: measure.title for name, measure in _MEASURES.items()}}
     colours = [
         element(
@@ -231,7 +237,10 @@ class _Drawing(NamedTuple):
 
     @staticmethod
     def of(answers: Answers, topology: Answer, view: _View) -> _Drawing:
-        """Return the picture of a topology, coloured by the measure of `view`, with the figures in `topology`."""
+        """Return the picture of a topology, coloured by the measure of `view`.
+
+        `topology` has the figures.
+        """
         parts = _parts(topology)
         return _Drawing(
             topology["name"],
@@ -260,10 +269,10 @@ class _Drawing(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _with_links(drawing: _Drawing) -> Markup:
-    """Return a picture in which a click on a node shows it, and on a sub-topology folds it.
+    """Return a picture with links on its nodes and sub-topologies.
 
-    The last pictures are cached: open pages request them repeatedly, and a picture coloured by kind, or of an idle
-    application, does not change.
+    A click on a node shows it, and on a sub-topology folds it. The last pictures are cached: open pages request them
+    repeatedly, and a picture coloured by kind, or of an idle application, does not change.
     """
     name, view = drawing.topology, drawing.view
 

@@ -1,10 +1,11 @@
-"""Carried rows: records that a task passes to the next epoch, in a file next to its segments.
+"""Carried rows: records that a task passes to the next epoch.
 
-Records sent to a sub-topology on the same or an earlier level cannot arrive in the same epoch: they are carried. So is
-input that has to wait for records of another partition (see `lagging`). The file is immutable and named by the digest
-of epoch and content, so a replay writes the same file. The manifest of the epoch names it, with the range of each topic
-partition in it. In the next epoch each consumer reads its own ranges of all files before any new records. A file serves
-one epoch: rows that must be carried further are written again.
+They are in a file next to the task's segments. Records sent to a sub-topology on the same or an earlier level cannot
+arrive in the same epoch: they are carried. So is input that has to wait for records of another partition (see
+`lagging`). The file is immutable and named by the digest of epoch and content, so a replay writes the same file. The
+manifest of the epoch names it, with the range of each topic partition in it. In the next epoch each consumer reads its
+own ranges of all files before any new records. A file serves one epoch: rows that must be carried further are written
+again.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _MARSHAL_TUPLE = b"("
 def encode_carried(
     epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Return the manifest's entry for a file of carried rows, and the file; None without rows.
+    """Return a file of carried rows and its manifest entry, None without rows.
+
+    The entry comes first.
 
     Args:
         epoch: the epoch that writes them.
@@ -100,7 +103,7 @@ def carried_bytes(manifest: Manifest) -> int:
 
 
 def file_bytes(carried: Mapping[str, Any]) -> int:
-    """Return the size in bytes of a file of carried rows, given its entry in the manifest."""
+    """Return the size in bytes of a file of carried rows; carried: its manifest entry."""
     return sum(length for places in carried["places"].values() for _, _, length, _ in places)
 
 
@@ -121,7 +124,10 @@ def first_held(checkpoint: Checkpoint, manifest: Manifest) -> dict[TopicPartitio
 
 
 def read_carried(checkpoint: Checkpoint, ranges: Iterable[CarriedRange]) -> Iterator[PartitionBatch]:
-    """Yield the rows of `ranges`, in order; raises TaskCorruptedError if a file is missing or damaged."""
+    """Yield the rows of `ranges`, in order.
+
+    Raises TaskCorruptedError if a file is missing or damaged.
+    """
     for each in ranges:
         data = checkpoint.read_segment_range(each.task, each.file, each.offset, each.length)
         name = checkpoint.segment_name(each.task, each.file)

@@ -123,7 +123,10 @@ class Manifest:
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
-        """Return the entry of `task`, or of a holder of removed state; empty before its first commit."""
+        """Return the entry of `task`, or of a holder of removed state.
+
+        Before its first commit, the entry is empty.
+        """
         return self.tasks.get(task) or self.removed.get(task) or TaskEntry()
 
     def segments(self) -> set[tuple[str, str]]:
@@ -160,7 +163,9 @@ class RemovedStore:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The current topology version of a checkpoint, and properties that a program must share to continue it.
+    """The current topology version of a checkpoint, and the properties required of its program.
+
+    A program must share these properties to continue the checkpoint.
 
     Args:
         checkpoint_id: the identity of the checkpoint through all its topology versions; drawn at random.
@@ -197,12 +202,17 @@ class Metadata:
 
 
 def removed_holder(store: str, partition: int) -> str:
-    """Return the name of a partition of a removed store, in a manifest and as directory of its segments."""
+    """Return the name of a partition of a removed store.
+
+    It is its name in a manifest, and the directory of its segments.
+    """
     return f"removed-{store}-{partition}"
 
 
 class Checkpoint:
-    """Reads and writes the files of one checkpoint; any number of processes may have it open.
+    """Reads and writes the files of one checkpoint.
+
+    Any number of processes may have it open.
 
     Args:
         uri: a path, or a URI of a file system that pyarrow supports (file, hdfs, s3, gs ...).
@@ -228,7 +238,7 @@ class Checkpoint:
         return tuple(path for path in (self._files.local_path, self._spark.local_path) if path is not None)
 
     def data_frames(self) -> Files:
-        """Return the directory below which Spark keeps the checkpoints of the queries between topics and DataFrames."""
+        """Return the parent directory of Spark's checkpoints of queries between topics and DataFrames."""
         return (self._spark if self._spark_is_apart else self._files).below(_DATA_FRAMES)
 
     def exists(self) -> bool:
@@ -299,9 +309,9 @@ class Checkpoint:
         self._files.write(f"plans/{digest}", sealed(data))
 
     def _document(self, path: str) -> tuple[bytes, bool] | None:
-        """Return the content of a small file and whether it is of format 2; None if absent.
+        """Return the content of a small file, and whether it is of format 2.
 
-        Files of format 2 have no digests. Raises TaskCorruptedError if the file is damaged.
+        None if the file is absent. Files of format 2 have no digests. Raises TaskCorruptedError if the file is damaged.
         """
         data = self._files.read(path)
         if data is None or not is_sealed(data):
@@ -392,9 +402,10 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ manifests
 
     def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
-        """Return the manifest of `epoch`, None if absent; that of epoch 0 is empty and always present.
+        """Return the manifest of `epoch`, None if absent.
 
-        Raises IncompatibleCheckpointError for another format, TaskCorruptedError if the file is damaged.
+        The manifest of epoch 0 is empty and always present. Raises IncompatibleCheckpointError for another format,
+        TaskCorruptedError if the file is damaged.
         """
         if epoch == 0:
             return Manifest(query_id, 0, 0, 0, 0, {})
@@ -464,7 +475,7 @@ class Checkpoint:
         return parsed(found[0], self._name(path))
 
     def last_planned_epoch(self) -> int:
-        """Return the newest epoch that is planned and still logged, 0 if absent; lists a directory."""
+        """Return the newest planned epoch in the log, 0 if absent; lists a directory."""
         return max((epoch for epoch, _ in self._offsets()), default=0)
 
     def offset_name(self, epoch: int) -> str:
@@ -546,7 +557,10 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ restores
 
     def state_directories(self) -> list[str]:
-        """Return all tasks, and holders of removed state, with segments now or earlier; lists a directory."""
+        """Return the tasks, and holders of removed state, with a directory of segments.
+
+        Lists a directory.
+        """
         return sorted(each.name for each in self._files.find("state") if each.is_directory)
 
     def write_restore_state(self, name: str, data: bytes) -> None:

@@ -1,13 +1,13 @@
-"""Deletes expired manifests and segments that no retained manifest names; a bounded number of files per epoch.
+"""Deletes expired manifests, and segments that no retained manifest names.
 
-Runs in the source process, after an epoch is in Spark's commit log. No manifest names a segment again once a manifest
-has dropped it: so segments of an expired manifest that the next one does not name are garbage. Only a later topology
-version may name a segment again that an earlier one had dropped: a task returns to a former number, or starts over and
-commits the same changes, which makes the same segment. Files of carried rows serve one epoch: large ones are kept for
-fewer epochs. To find files of attempts that no manifest ever named, the cleaner lists the directory of one task per
-epoch: it deletes files that are older than the oldest retained manifest and that neither it nor the newest one names,
-because the clocks that give their age may be wrong. A driver that has been overtaken deletes nothing: it does not know
-which files the next topology version has taken back.
+The number of files per epoch is bounded. Runs in the source process, after an epoch is in Spark's commit log. No
+manifest names a segment again once a manifest has dropped it: so segments of an expired manifest that the next one does
+not name are garbage. Only a later topology version may name a segment again that an earlier one had dropped: a task
+returns to a former number, or starts over and commits the same changes, which makes the same segment. Files of carried
+rows serve one epoch: large ones are kept for fewer epochs. To find files of attempts that no manifest ever named, the
+cleaner lists the directory of one task per epoch: it deletes files that are older than the oldest retained manifest and
+that neither it nor the newest one names, because the clocks that give their age may be wrong. A driver that has been
+overtaken deletes nothing: it does not know which files the next topology version has taken back.
 """
 
 from __future__ import annotations

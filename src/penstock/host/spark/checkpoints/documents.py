@@ -1,7 +1,7 @@
-"""The small files of a checkpoint (metadata, manifests, offsets, descriptions): their content, or the error for damage.
+"""The small files of a checkpoint: metadata, manifests, offsets, descriptions.
 
-Pure functions over bytes. Checkpoints of format 2 and older have no digest in their last line; their readers check the
-format that the content names.
+This module returns their content, or the error for a damaged file. Pure functions over bytes. Checkpoints of format 2
+and older have no digest in their last line; their readers check the format that the content names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""The effects of a changed program on a checkpoint: stores that continue, start empty, leave, return, or conflict.
+"""The effects of a changed program on the state of a checkpoint.
 
-Pure functions over shapes (`placement.shape`), and the shape of a topology that does not run yet.
+Stores continue, start empty, are removed, return, or conflict. Pure functions over shapes (`placement.shape`), and the
+shape of a topology that does not run yet.
 
 State belongs to a store and a partition, never to the number of a sub-topology. So a task of the new program gets the
 state of its stores from whichever tasks had them. If those are all the stores of one old task, its log of segments
@@ -26,7 +27,7 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class StateOrigin:
-    """The origin of the state of one task, or of one partition of a removed store.
+    """The origin of the state of a task, or of a removed store's partition.
 
     A holder is an old task, or a partition of a removed store by `removed_holder`.
 
@@ -193,7 +194,7 @@ def _refusals(before: Shape, now: Shape, removed: Mapping[str, RemovedStore]) ->
 
 
 def _other_formats(before: Shape, now: Shape) -> Iterator[str]:
-    """Yield a reason for each store whose serdes now write other bytes, if both formats are known."""
+    """Yield a reason for each store with changed serdes, if both formats are known."""
     known = before.get("formats", {})
     for name, formats in now.get("formats", {}).items():
         for what, old, new in zip(("keys", "values"), known.get(name, (None, None)), formats, strict=True):
@@ -253,7 +254,7 @@ def topology_shape(built: BuiltTopology, config: StreamsConfig, topics: Mapping[
 
 
 def store_partitions(built: BuiltTopology, config: StreamsConfig, topics: Mapping[str, int]) -> dict[str, int]:
-    """Return the number of partitions (tasks) of each store of a topology on brokers with `topics`."""
+    """Return the partitions (tasks) of each store of a topology on brokers with `topics`."""
     topology, placement = _placed(built, config, topics)
     return {
         name: sum(task.subtopology == spec.id for task in placement.tasks)

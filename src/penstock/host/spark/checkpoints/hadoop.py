@@ -20,7 +20,7 @@ _SCHEMES = {
 
 
 def hadoop_uri(files: Files) -> str:
-    """Return Hadoop's URI for the directory of `files`; raises ConfigError if it has none."""
+    """Return Hadoop's URI for the directory of `files`; raises ConfigError without such a URI."""
     if files.local_path is not None:
         return f"file://{files.local_path}" if "://" in files.uri else files.local_path
     parts = urlsplit(files.uri)

@@ -105,9 +105,10 @@ def manifest_of_version(checkpoint: Checkpoint, metadata: Metadata, epoch: int) 
 
 
 def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -> EpochOffset | None:
-    """Return the offset of the epoch after the manifest `last`, if this topology version has started it.
+    """Return the offset of the epoch after the manifest `last`, None if not started.
 
-    Raises TaskCorruptedError if it does not follow that manifest.
+    The epoch must have been started by the topology version of `metadata`. Raises TaskCorruptedError if it does not
+    follow that manifest.
     """
     name = checkpoint.offset_name(last.epoch + 1)
     fields = (
@@ -132,7 +133,10 @@ def planned_offset(checkpoint: Checkpoint, metadata: Metadata, last: Manifest) -
 
 
 def start_offset(metadata: Metadata, last: Manifest) -> EpochOffset:
-    """Return the start offset of a run after the manifest `last`, or of the topology version of `metadata`."""
+    """Return the offset from which a run starts.
+
+    The run continues after the manifest `last`, or starts the topology version of `metadata`.
+    """
     return EpochOffset(
         metadata.query_id,
         last.epoch or metadata.start_epoch,
@@ -169,5 +173,5 @@ def _offset_of(fields: Mapping[str, Any], name: str) -> EpochOffset:
 
 
 def _follows(positions: list[int], begun: Any) -> bool:
-    """Return whether the positions of a topic are at or after the start of the epoch."""
+    """Return whether a topic's positions are at or after the epoch's start."""
     return len(positions) >= len(begun) and all(at >= before for at, before in zip(positions, begun, strict=False))

@@ -1,9 +1,9 @@
-"""The markers of committed epochs in Kafka: a driver compares them with the checkpoint before it starts.
+"""The markers of committed epochs in Kafka.
 
-The sink writes each epoch of a sink partition in one transaction with a *marker*: the number of the epoch, as an offset
-of the commits topic, with the topology version, the checkpoint and a digest of the epoch's offset as metadata. So Kafka
-remembers the application's progress, independent of the checkpoint. A checkpoint that was lost, or is an older copy, is
-detected here, before it writes anything twice.
+A driver compares them with the checkpoint before it starts. The sink writes each epoch of a sink partition in one
+transaction with a *marker*: the number of the epoch, as an offset of the commits topic, with the topology version, the
+checkpoint and a digest of the epoch's offset as metadata. So Kafka remembers the application's progress, independent of
+the checkpoint. A checkpoint that was lost, or is an older copy, is detected here, before it writes anything twice.
 """
 
 from __future__ import annotations
@@ -102,7 +102,10 @@ def move_markers(
 
 
 def _fence(config: StreamsConfig, application_id: str, sink_partitions: int) -> None:
-    """End the open transactions of all sink partitions, so that no other producer can continue them."""
+    """End and fence the open transactions of all sink partitions.
+
+    No other producer can continue them afterwards.
+    """
 
     def fence(sink_partition: int) -> None:
         writer = transactional_writer(config, application_id, sink_partition)
@@ -144,7 +147,9 @@ def check_new_checkpoint(checkpoint: Checkpoint, application_id: str, markers: S
 
 
 def check_commits_topic(checkpoint: Checkpoint, metadata: Metadata, last: Manifest, topics: Collection[str]) -> None:
-    """Check that the commits topic, the topic of the markers, exists if the planned epoch needs it.
+    """Check that the commits topic exists if the planned epoch needs it.
+
+    This is the topic of the markers.
 
     Args:
         checkpoint: of an application that writes in transactions.
@@ -174,7 +179,7 @@ def check_markers(
     planned: EpochOffset | None,
     markers: Iterable[Marker],
 ) -> tuple[str, ...]:
-    """Return the former owners for the metadata of a checkpoint that can continue, given its markers in Kafka.
+    """Check the markers in Kafka; return the former owners for the checkpoint's metadata.
 
     Raises:
         IncompatibleCheckpointError: the checkpoint is an older copy, lacks files, or is not the one that wrote the

@@ -1,8 +1,9 @@
-"""Redistributes the keys of stores to another number of partitions (tasks) when a savepoint is restored.
+"""Redistributes the keys of stores to another number of partitions (tasks).
 
-An entry goes to the partition of its record key, by Kafka's default partitioner: repartition topics use it, and so do
-producers that choose no partition themselves. Clocks become the largest of all former tasks, bounds on waiting records
-the least. Records that were carried to the next epoch are redistributed in the same way.
+This happens when a savepoint is restored. An entry goes to the partition of its record key, by Kafka's default
+partitioner: repartition topics use it, and so do producers that choose no partition themselves. Clocks become the
+largest of all former tasks, bounds on waiting records the least. Records that were carried to the next epoch are
+redistributed in the same way.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def tasks_of(shape: Mapping[str, Any], subtopology: str) -> list[str]:
 
 
 def rescaled_shape(shape: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return `shape` with other numbers of tasks of some sub-topologies, and of partitions of their inputs."""
+    """Return `shape` with other numbers of tasks and of input partitions."""
     levels = []
     for level in shape["tasks of each level"]:
         subtopologies = dict.fromkeys(task.partition("_")[0] for task in level)
@@ -111,9 +112,9 @@ class Rescaling:
         self._description = description
 
     def tasks(self, subtopology: str, before: list[str], count: int) -> dict[str, TaskEntry]:
-        """Write the state of the tasks `before` of a sub-topology as that of `count` tasks; return their entries.
+        """Write the state of the tasks `before` for `count` tasks; return their entries.
 
-        Raises StreamsError if the partition of a key is not known.
+        All these tasks are of one sub-topology. Raises StreamsError if the partition of a key is not known.
         """
         spec = self._description.subtopologies[int(subtopology)]
         self._check(spec)
@@ -261,7 +262,7 @@ class _BufferCounts:
 
 
 def merged_tasks(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
-    """Return the clocks of a task that takes keys of all these tasks of one sub-topology.
+    """Return the clocks of a task with keys of several tasks of one sub-topology.
 
     They have the largest time, and the least time for which something waits.
     """

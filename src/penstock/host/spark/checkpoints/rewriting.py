@@ -57,10 +57,10 @@ def bring_over(
     description: ApplicationDescription,
     before: Mapping[str, Any],
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
-    """Write the state of the next topology version; return the entries of its tasks and of removed state.
+    """Write the state of the next topology version.
 
-    The entries of removed state are by holder. Every task with state is due immediately, so its processors are
-    initialised in the first epoch even without input.
+    Return the entries of its tasks, and those of removed state by holder. The entries of removed state are by holder.
+    Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
 
     Args:
         checkpoint: the checkpoint.
@@ -155,9 +155,10 @@ def hand_on_carried(
 
 
 def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[PartitionBatch]:
-    """Yield `row` for the current partitions of its topic; nothing if the topic is no longer read.
+    """Yield `row` for the current partitions of its topic.
 
-    If the number of partitions has changed, the keys of the records decide.
+    Yields nothing if the topic is no longer read. If the number of partitions has changed, the keys of the records
+    decide.
     """
     count = routing.now.get(row.topic)
     if count is None or count == routing.before.get(row.topic):
@@ -169,7 +170,10 @@ def _partitioned(row: PartitionBatch, routing: RowRouting) -> Iterator[Partition
 
 
 def _carried_rows(checkpoint: Checkpoint, last: Manifest) -> Iterator[tuple[bool, PartitionBatch]]:
-    """Yield all carried rows, each with whether its own task held it back: those are the older ones of a lane."""
+    """Yield all carried rows, each with whether its own task held it back.
+
+    The rows held back are the older ones of a lane.
+    """
     for task, entry in sorted(last.tasks.items()):
         if entry.carried is None:
             continue
@@ -221,7 +225,7 @@ def write_state(
     identity: bytes,
     max_bytes: int = 8 * 1024 * 1024,
 ) -> TaskEntry:
-    """Write the state of a task from scratch: snapshots of all entries, then a commit with the clocks.
+    """Write the complete state of a task: snapshots, then a commit with the clocks.
 
     Args:
         checkpoint: the checkpoint to write to.
@@ -281,7 +285,10 @@ def with_clocks(checkpoint: Checkpoint, task: str, entry: TaskEntry, clocks: Tas
 
 
 def merged(clocks: list[TaskCheckpoint]) -> TaskCheckpoint:
-    """Return the clocks of a task that continues several tasks: the largest of each time and counter."""
+    """Return the clocks of a task that continues several tasks.
+
+    They have the largest of each time and counter.
+    """
     times: dict[TopicPartition, int] = {}
     lanes: dict[TopicPartition, int] = {}
     metadata: dict[str, int] = {}

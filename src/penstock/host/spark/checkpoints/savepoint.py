@@ -170,7 +170,7 @@ class SavedState:
         return read_clocks(self._savepoint, task, entry) if entry.head else TaskCheckpoint()
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the first record of a source partition that its task has not processed."""
+        """Return the offset of a source partition's first record not processed by its task."""
         held = next(self.waiting(partition), None)
         return self.fetched(partition) if held is None else int(held.offsets[0])
 
@@ -182,7 +182,10 @@ class SavedState:
         return self._offsets[partition.topic][partition.partition]
 
     def waiting(self, partition: TopicPartition) -> Iterator[RecordBatch]:
-        """Yield the carried records of a partition: those that a task holds back, then those in transit."""
+        """Yield the carried records of a partition.
+
+        Those that a task holds back come before those in transit.
+        """
         ranges: list[CarriedRange] = []
         for task, entry in sorted(self._manifest.tasks.items()):
             carried = {"places": {}, "held": []} if entry.carried is None else entry.carried
@@ -198,7 +201,9 @@ class SavedState:
 def restore(
     savepoint: Checkpoint, checkpoint: Checkpoint, application_id: str, partitions: int | Mapping[str, int] | None
 ) -> Metadata:
-    """Create a checkpoint of the application `application_id` from a savepoint; its next start continues from there.
+    """Create a checkpoint of the application `application_id` from a savepoint.
+
+    The next start of the application continues from there.
 
     Args:
         savepoint: the savepoint.
@@ -322,7 +327,9 @@ def _row_routing(metadata: Metadata, shape: Mapping[str, Any], description: Appl
 
 
 def drop(checkpoint: Checkpoint, store: str) -> None:
-    """Delete the state of a store that the program no longer has; the application must not run.
+    """Delete the state of a store that the program no longer has.
+
+    The application must not run.
 
     Raises:
         StreamsError: there is no such state, or the program still has the store.
@@ -428,7 +435,10 @@ def _renamed_shape(shape: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 
 
 def _renamed(checkpoint: Checkpoint, task: str, entry: TaskEntry, names: Mapping[str, str], epoch: int) -> TaskEntry:
-    """Return the entry of a task with the new names of internal topics in its clocks and carried rows."""
+    """Return the entry of a task with the new names of internal topics.
+
+    Its clocks and carried rows have these names.
+    """
     if not names:
         return entry
     if entry.carried is not None:

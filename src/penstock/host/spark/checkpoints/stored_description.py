@@ -48,7 +48,7 @@ _OF_THE_RUN = (
     "penstock.spark.partitions",
     "state.dir",
 )
-"""Keys that set where and how fast an application runs, not what it does."""
+"""Keys that set where and how fast an application runs, not its results."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,10 @@ def dump_for_checkpoint(description: ApplicationDescription) -> StoredDescriptio
 
 
 def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> str:
-    """Return a digest of the program's effect on its input and output topics; other topics may change.
+    """Return a digest of the program's effect on its input and output topics.
 
-    Without a digest, each start counts as that of another program, which finishes no epoch of the former one.
+    Other topics may change. Without a digest, each start counts as that of another program, which finishes no epoch of
+    the former one.
     """
     placement, topology = description.placement, description.topology.without_lines()
     counts = placement.partitions, placement.sink_partitions
@@ -115,7 +116,10 @@ def _digest(description: ApplicationDescription, modules: Mapping[str, str]) -> 
 
 
 def _by_value(description: ApplicationDescription, modules: Iterable[str]) -> bytes | None:
-    """Return `description` with all of `modules` by value; None, and a warning, if that is impossible."""
+    """Return `description` with all of `modules` by value, None if impossible.
+
+    Then a warning is logged.
+    """
     try:
         data = dump_by_value(description, [sys.modules[name] for name in modules])
     except ByValueError as error:
@@ -160,7 +164,10 @@ def load_from_checkpoint(data: bytes) -> ApplicationDescription:
 
 
 def of_run(stored: ApplicationDescription, run: ApplicationDescription) -> ApplicationDescription:
-    """Return `stored`, loaded from a checkpoint, with the clients, the directories and the clock of `run`."""
+    """Return `stored` with the clients, the directories and the clock of `run`.
+
+    `stored` was loaded from a checkpoint.
+    """
     given = run.config.given()
     surroundings = {key: value for key, value in given.items() if key not in KEYS or key in _OF_THE_RUN}
     return replace(

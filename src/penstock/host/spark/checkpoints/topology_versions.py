@@ -5,8 +5,8 @@ next version, which takes over the state of the last manifest. The order of the 
 whenever a crash happens:
 
 1. If the old program left an epoch between its transactions and its manifest, the old program, as kept under `plans`,
-   finishes that epoch (`unfinished`). If no transaction of the epoch is committed, and from now on none can be, the
-   epoch is abandoned: no consumer has seen it.
+   finishes that epoch (`unfinished`). If no transaction of the epoch is committed or can be from now on, the epoch is
+   abandoned: no consumer has seen it.
 2. Segments that tasks need elsewhere are copied or rewritten, then the first manifest of the next version is written.
 3. `metadata` is replaced: from then on the next version runs.
 
@@ -151,7 +151,9 @@ def next_version(
     begin: Mapping[str, list[int]],
     stored: StoredDescription,
 ) -> Metadata:
-    """Start a topology version with another shape or placement, which takes over the state of the last manifest.
+    """Start a topology version with another shape or placement.
+
+    It takes over the state of the last manifest.
 
     Args:
         checkpoint: the checkpoint.
@@ -204,7 +206,7 @@ def _first_manifest(
     tasks: Mapping[str, TaskEntry],
     removed: Mapping[str, TaskEntry],
 ) -> Manifest:
-    """Return the first manifest of a topology version, after the `last` manifest of the previous one."""
+    """Return the first manifest of a topology version, after the previous version's `last`."""
     return Manifest(
         query_id,
         last.epoch + 1,

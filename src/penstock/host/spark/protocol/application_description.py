@@ -1,8 +1,8 @@
-"""The application description: the data that the processes of one run need, pickled once by the driver.
+"""The application description: the data needed by the processes of one run.
 
-Source, stages and sink receive it as bytes inside their own pickles (never as an option of Spark: options are shown in
-plans and may contain secrets). Functions of the user's main module are pickled by value, those of importable modules by
-name (see `pickling`); so the driver's module path is sent too.
+The driver pickles it once. Source, stages and sink receive it as bytes inside their own pickles (never as an option of
+Spark: options are shown in plans and may contain secrets). Functions of the user's main module are pickled by value,
+those of importable modules by name (see `pickling`); so the driver's module path is sent too.
 """
 
 from __future__ import annotations
@@ -74,7 +74,10 @@ class ApplicationDescription:
     failure_key: bytes = field(default_factory=lambda: secrets.token_bytes(FAILURE_KEY_BYTES), repr=False)
 
     def parts(self) -> Iterator[tuple[str, Any]]:
-        """Return the user's objects in the description, each with its name and the program line that created it."""
+        """Return the user's objects in the description.
+
+        Each has its name and the program line that created it.
+        """
         return parts_of(self.topology, self.config)
 
     @property

@@ -52,7 +52,7 @@ class EpochOffset:
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the offset as plain data, for Spark and for the offset log of the checkpoint."""
+        """Return the offset as plain data, for Spark and the checkpoint's offset log."""
         fields = asdict(self)
         if not self.leader_epochs:  # an offset of an earlier version of Penstock keeps its digest
             del fields["leader_epochs"]

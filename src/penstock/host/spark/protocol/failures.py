@@ -1,9 +1,9 @@
-"""Errors on their way from a worker to the program: one object instead of the tracebacks of three processes.
+"""Errors on their way from a worker to the program.
 
-A worker that fails with a StreamsError sends it to the sink as a row. Then nothing of the epoch is written, no attempt
-is repeated (the error of a user's function would only recur), and the sink's commit ends the query with the error. Any
-other exception is left to Spark, which runs the task again on another worker. The text of the exception that Spark
-reports contains the error in brackets.
+The program gets one object instead of the tracebacks of three processes. A worker that fails with a StreamsError sends
+it to the sink as a row. Then nothing of the epoch is written, no attempt is repeated (the error of a user's function
+would only recur), and the sink's commit ends the query with the error. Any other exception is left to Spark, which runs
+the task again on another worker. The text of the exception that Spark reports contains the error in brackets.
 
 The text of an exception may also quote a record, so anyone who writes to a topic can put brackets into it. The error is
 therefore signed with the key of its query, which only the processes of the query know, and nothing else is decoded.
@@ -56,9 +56,10 @@ failed task may contain any text.
 
 
 class ProcessLostError(StreamsError):
-    """Spark has lost one of its processes, and has ended the query instead of restarting the process.
+    """Spark has lost one of its processes, and has ended the query.
 
-    The process is an executor or a Python process next to the JVM. The epoch itself is fine.
+    It does not restart the process. The process is an executor or a Python process next to the JVM. The epoch itself is
+    fine.
 
     What to do: Nothing at first: the application restarts the query (`penstock.restart.*`). If it recurs, find the
     cause of the process's end, such as a memory limit, in the log of Spark.
@@ -85,7 +86,10 @@ def _signature(encoded: str, key: bytes) -> str:
 
 
 def encode_failure(error: StreamsError, printed: str) -> bytes:
-    """Return `error` with its causes, the user's code lines that led to them, and the text `printed` before."""
+    """Return an encoded `error` with its causes and the text `printed` before.
+
+    It also contains the lines of the user's code that led to the causes.
+    """
     notes = list(getattr(error, "__notes__", []))
     cause = error.__cause__
     if cause is not None:
@@ -116,7 +120,7 @@ def decode_failure(failure: bytes) -> tuple[StreamsError, str]:
 
 
 def failure_in(text: str, key: bytes) -> tuple[StreamsError, str] | None:
-    """Return the error in a text of Spark and the text printed before it, None if absent.
+    """Return the error in a text of Spark, and its printed text; None if absent.
 
     Args:
         text: Spark's message.
@@ -147,14 +151,20 @@ def error_of_spark(query: str, text: str, cause: str = "") -> StreamsError:
 
 
 def failure_of_exception(query: str, exception: StreamingQueryException, key: bytes) -> tuple[StreamsError, str]:
-    """Return the error that ended a query of Spark, and the text printed before it; see `failure_in`."""
+    """Return the error that ended a query of Spark, and its printed text.
+
+    See `failure_in`.
+    """
     assert isinstance(exception, CapturedException), "the JVM is the driver's own: Spark Connect is refused"
     text = str(exception)
     return failure_in(text, key) or (error_of_spark(query, text, str(exception._cause or "")), "")
 
 
 def _readable(text: str) -> str:
-    """Return the helpful lines of a text of Spark: its last Python exception, else its first lines."""
+    """Return the useful lines of a text of Spark.
+
+    These are its last Python exception, else its first lines.
+    """
     lines = [
         line for line in text.strip().splitlines() if line.strip() and not line.lstrip().startswith(("at ", "... "))
     ]

@@ -82,8 +82,8 @@ class TaskControl(NamedTuple):
     def is_idle(self) -> bool:
         """Return whether a task without input has nothing to do.
 
-        Then it has been initialised before, no punctuation is due, and none must become due earlier because the clock
-        went back.
+        Then it has been initialised before, no punctuation is due, and a clock that went back makes no punctuation due
+        earlier.
         """
         due = self.entry.due_ms
         return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
@@ -94,7 +94,7 @@ AT_END: Final = -1
 
 
 class TaskPhases(NamedTuple):
-    """The times of a task: its run, and the parts spent on fetching, processing and state.
+    """The time of a task's run, and the durations of its phases.
 
     Args:
         began_ms: start of the run, in ms since 1970.

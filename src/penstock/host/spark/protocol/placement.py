@@ -1,4 +1,4 @@
-"""The placement of tasks: sub-topologies on levels, tasks in levels, tasks and sink partitions in Spark partitions.
+"""The placement of tasks on levels and in Spark partitions.
 
 Pure functions over plain data.
 
@@ -163,9 +163,10 @@ def _levels(topology: BuiltTopology) -> dict[int, int]:
 
 
 def _first_of_loop(waiting: list[int], feeders: Mapping[int, set[int]], topology: BuiltTopology) -> int:
-    """Return the first of the sub-topologies `waiting`, all in or after a loop, to be placed before its feeders.
+    """Return the sub-topology to place next, ahead of its feeders.
 
-    It is in a loop that waits for no other loop, and reads a topic of the brokers if any candidate does.
+    All sub-topologies in `waiting` are in or after a loop. It is in a loop that waits for no other loop, and reads a
+    topic of the brokers if any candidate does.
     """
     above = {each: _upstream(each, feeders, set(waiting)) for each in waiting}
     candidates = [each for each in waiting if all(each in above[feeder] for feeder in above[each])]
@@ -224,7 +225,7 @@ def _feeders(spec: SubtopologySpec, topology: BuiltTopology) -> set[int]:
 
 
 def shape(topology: BuiltTopology, placement: Placement) -> dict[str, Any]:
-    """Return the properties on which a checkpoint depends, as plain data: tasks, levels, topics, nodes, stores."""
+    """Return a checkpoint's dependencies as plain data: tasks, levels, topics, nodes, stores."""
     own_groups = {
         str(task): ", ".join(map(str, group))
         for task, group in placement.groups.items()

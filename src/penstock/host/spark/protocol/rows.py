@@ -67,7 +67,10 @@ def read_spark_rows(rows: Iterable[Sequence[Any]]) -> Iterator[Row]:
 
 
 def write_rows(rows: Iterable[Row], partitions: int) -> Iterator[pa.RecordBatch]:
-    """Yield `rows` as Arrow frames of about 8 MiB, for a next level of `partitions` Spark partitions."""
+    """Yield `rows` as Arrow frames of about 8 MiB.
+
+    The next level has `partitions` Spark partitions.
+    """
     pending: list[Row] = []
     size = 0
     for row in rows:

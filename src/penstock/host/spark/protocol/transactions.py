@@ -1,4 +1,7 @@
-"""The transactions of the sink: their use, the topic of their commits, and the writer of each sink partition."""
+"""The transactions of the sink.
+
+Whether they are used, the topic of their commits, and the writer of each sink partition.
+"""
 
 from __future__ import annotations
 

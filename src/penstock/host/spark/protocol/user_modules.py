@@ -35,7 +35,7 @@ def user_modules(modules: Iterable[object]) -> Iterator[ModuleType]:
 
 
 def source_of(module: ModuleType) -> Path | None:
-    """Return the file of `module` if it is a Python file, not part of an archive."""
+    """Return the Python file of `module`, None if it is in an archive or absent."""
     return _python_file(vars(module).get("__file__"))
 
 

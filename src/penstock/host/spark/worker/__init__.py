@@ -1,1 +1,1 @@
-"""The parts of an epoch in workers of Spark: source, stages and sink, and the state of their tasks."""
+"""The code of an epoch in workers of Spark: source, stages, sink, and task state."""

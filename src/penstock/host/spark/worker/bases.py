@@ -142,7 +142,10 @@ class BaseCleaner:
         self._looked_ms = elapsed_ms()
 
     def look(self, epoch: int) -> None:
-        """Delete bases that are due, if it is time; called with each epoch in which this process takes part."""
+        """Delete bases that are due, if it is time.
+
+        Called with each epoch in which this process takes part.
+        """
         now = self._wall_clock.milliseconds()
         if not self._begun or self._begun[-1][0] != epoch:
             self._begun.append((epoch, now))
@@ -167,7 +170,10 @@ def base_cleaner(directory: Path, delay_ms: int) -> BaseCleaner:
 
 
 def keep_base(description: ApplicationDescription, task: str, checkpoint: Checkpoint) -> None:
-    """Keep the base of `task`, which has nothing to do in this epoch and is placed on this machine."""
+    """Keep the base of `task` on this machine.
+
+    The task is placed here and has nothing to do in this epoch.
+    """
     task_directory(description, task, checkpoint).keep()
 
 

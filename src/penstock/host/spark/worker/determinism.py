@@ -1,8 +1,9 @@
-"""Detects non-deterministic user functions: compares two runs of a task and epoch by records and changes.
+"""Detects non-deterministic user functions.
 
-An epoch that is run again after a crash must give the same result: the brokers may have the output of one run while the
-state of another is kept. A function that reads a clock, draws at random or asks another system breaks this. This module
-only compares; `stage` decides when a task runs twice.
+It compares two runs of a task and epoch, record by record and change by change. An epoch that is run again after a
+crash must give the same result: the brokers may have the output of one run while the state of another is kept. A
+function that reads a clock, draws at random or asks another system breaks this. This module only compares; `stage`
+decides when a task runs twice.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class _Sent(NamedTuple):
 
 
 def check_same(spec: SubtopologySpec, checkpoint: Checkpoint, first: TaskResult, second: TaskResult) -> None:
-    """Raise NonDeterministicError if two runs of a task differ in output or in changes of stores.
+    """Raise NonDeterministicError if two runs of a task differ.
 
-    The error names the first difference and the nodes that may have caused it.
+    They differ in their output, or in their changes of stores. The error names the first difference and the nodes that
+    may have caused it.
 
     Args:
         spec: the sub-topology of the task.

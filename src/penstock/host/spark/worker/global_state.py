@@ -1,9 +1,10 @@
-"""The global stores on one machine: one base with all partitions of the global topics, for every task there.
+"""The global stores on one machine, in one base for all tasks there.
 
-The offset of an epoch contains the positions up to which it reads the global topics. The first worker of a machine that
-takes part in the epoch advances the base to exactly those positions, under a lock of the file system, while the others
-wait; then all read it in transactions at those positions. An epoch is planned after the commit of the previous one, so
-a replay finds the base at the same positions, or rebuilds it from the topics.
+The base is filled from all partitions of the global topics. The offset of an epoch contains the positions up to which
+it reads the global topics. The first worker of a machine that takes part in the epoch advances the base to exactly
+those positions, under a lock of the file system, while the others wait; then all read it in transactions at those
+positions. An epoch is planned after the commit of the previous one, so a replay finds the base at the same positions,
+or rebuilds it from the topics.
 
 The stamp of the base contains the positions, and the clocks of the stores at them. A base of another checkpoint of the
 application, of other global stores, or ahead of the epoch (the checkpoint was restored from a copy, or a topic was
@@ -128,7 +129,10 @@ def global_stores(
 
 
 def _is_about(error: BaseException | None, database: Path) -> bool:
-    """Return whether `error`, or one of its causes, means that the base in the directory `database` is damaged."""
+    """Return whether `error` or one of its causes reports a damaged base.
+
+    The base is the one in the directory `database`.
+    """
     while error is not None:
         if isinstance(error, CorruptedBaseError):
             return error.path == str(database)
@@ -187,7 +191,10 @@ class _Updating:
         self._topic_ids: Mapping[str, str] = {}
 
     def run(self) -> _Stamp:
-        """Advance the base to the positions; return its stamp in the transaction used for reading from now on."""
+        """Advance the base to the positions; return its stamp.
+
+        The stamp is read in the transaction that is used for reading from now on.
+        """
         stamp = self._usable_stamp()
         if stamp is None or not self._is_there(stamp):
             try:
@@ -204,7 +211,10 @@ class _Updating:
         return _Stamp.decode(data)
 
     def _is_there(self, stamp: _Stamp) -> bool:
-        """Return whether the base is at the positions, in the topics that the driver found at its start."""
+        """Return whether the base is at the positions, in the driver's topics.
+
+        These are the topics that the driver found at its start.
+        """
         found = self._description.topic_ids
         ids = {topic: found[topic] for topic in self._spec.source_topics if topic in found}
         return dict(stamp.positions) == dict(self._control.positions) and stamp.topic_ids == ids
@@ -240,7 +250,10 @@ class _Updating:
         return None
 
     def _update(self, stamp: _Stamp | None) -> None:
-        """Process the records between `stamp`, or the beginning of the topics, and the positions of the epoch."""
+        """Process the records from `stamp` to the positions of the epoch.
+
+        Without a stamp, it starts at the beginning of the topics.
+        """
         self._topic_ids = open_admin(self._description).topic_ids(self._spec.source_topics)
         if stamp is not None and self._is_of_others(stamp):
             _log.warning("Topics of global stores were deleted and created again: the global stores are rebuilt.")
@@ -262,7 +275,10 @@ class _Updating:
         crash_point("base.after_apply", self._control.epoch)
 
     def _is_of_others(self, stamp: _Stamp) -> bool:
-        """Return whether a topic has been deleted and created again since, however many records it has now."""
+        """Return whether a topic has been deleted and created again since.
+
+        The number of its records does not matter.
+        """
         now = self._topic_ids
         return any(now.get(topic, topic_id) != topic_id for topic, topic_id in stamp.topic_ids.items())
 

@@ -58,7 +58,10 @@ class EpochMeasuring:
         self._process += self.nanoseconds() - self._fetch - began
 
     def phases(self) -> TaskPhases:
-        """Return the phases of the task until now; the time besides fetching and processing counts as state."""
+        """Return the phases of the task until now.
+
+        The time besides fetching and processing counts as state.
+        """
         took = (self.nanoseconds() - self._began) / 1e6
         fetch, process = self._fetch / 1e6, self._process / 1e6
         return TaskPhases(self._began_ms, self._began_ms + took, fetch, process, max(took - fetch - process, 0.0))
@@ -70,7 +73,10 @@ class EpochMeasuring:
         self._task.processed(records, self.nanoseconds() - began)
 
     def polled(self, inputs: Iterable[PartitionBatch]) -> Iterator[PartitionBatch]:
-        """Yield the inputs as `fetched` does; measure the waiting time and the number of records of each."""
+        """Yield the inputs as `fetched` does, and measure each.
+
+        The measurements are the waiting time and the number of records.
+        """
         before = self._fetch
         for each in self.fetched(inputs):
             took, records = (self._fetch - before) / 1_000_000, float(len(each.batch))
@@ -80,7 +86,7 @@ class EpochMeasuring:
             before = self._fetch
 
     def take(self, commit: TaskCommit) -> None:
-        """Add the measurements of the task, and the age of the records that sinks have just written."""
+        """Add the measurements of the task, and the age of the records written."""
         self._task.prepared(commit, self._milliseconds())
         self._measured.update(commit.measured)
         self._measured.update(self._task.take())

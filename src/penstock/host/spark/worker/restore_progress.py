@@ -1,9 +1,9 @@
-"""The progress of restores, reported by the workers that rebuild stores; `restore_watch` reads it in the driver.
+"""The progress of restores, reported by the workers that rebuild stores.
 
-A worker that restores for longer than a moment regularly writes its progress to a small file in the checkpoint, which
-workers on any machine can write to. With a restore listener, a worker also writes the end of each restore, and the
-driver deletes the files that it has read. The files are reports, not state: one of another generation, or of a
-committed epoch without an end, is ignored, and losing one does no harm.
+`restore_watch` reads it in the driver. A worker that restores for longer than a moment regularly writes its progress to
+a small file in the checkpoint, which workers on any machine can write to. With a restore listener, a worker also writes
+the end of each restore, and the driver deletes the files that it has read. The files are reports, not state: one of
+another generation, or of a committed epoch without an end, is ignored, and losing one does no harm.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class RestoreState(NamedTuple):
 
     @staticmethod
     def decode(data: bytes) -> RestoreState | None:
-        """Return the state that `encode` wrote, None for that of another version, or for an incomplete one."""
+        """Return the state that `encode` wrote, None for other versions or incomplete data."""
         try:
             fields = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -89,9 +89,9 @@ class RestoreState(NamedTuple):
 
 
 class RestoreProgress(ABC):
-    """The report of one worker about one restore; the restore is done at the end of the `with` block.
+    """The report of one worker about one restore.
 
-    Nothing is reported before `begin`.
+    The restore is done at the end of the `with` block. Nothing is reported before `begin`.
 
     Args:
         description: of the application.
@@ -178,7 +178,9 @@ class TaskRestore(RestoreProgress):
 
 
 class GlobalRestore(RestoreProgress):
-    """The advance of the global stores to the positions of an epoch: offsets are those of their topics.
+    """The advance of the global stores to the positions of an epoch.
+
+    Offsets are those of their topics.
 
     Args:
         spec: the sub-topology of the global stores; for the other arguments see RestoreProgress.

@@ -1,4 +1,4 @@
-"""The sink of the query: writes the output of an epoch to topics, and commits the epoch.
+"""The sink of the query: writes the output of an epoch and commits it.
 
 A Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once per
 epoch on the driver's machine, in a separate process. A sink partition writes all its output in one transaction, or
@@ -119,7 +119,10 @@ class EpochSink(StreamWriter):
             raise QueryFailedError(encode_failure(error, ""), description.failure_key) from error
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Check the reports of all tasks and write the manifest; raises QueryFailedError to end the query."""
+        """Check the reports of all tasks and write the manifest.
+
+        Raises QueryFailedError to end the query.
+        """
         description = load_description(self._description)
         received = [message for message in messages if isinstance(message, PartitionCommit)]
         for message in received:
@@ -182,7 +185,10 @@ def _committed(description: ApplicationDescription, reports: Sequence[bytes]) ->
 
 
 def _is_left_over(description: ApplicationDescription, output: PartitionBatch, lane: int) -> bool:
-    """Return whether the task of `lane` has left `output` of its own input for the next epoch."""
+    """Return whether `output` is the task's own input, left for the next epoch.
+
+    The task is that of `lane`.
+    """
     consumer = description.placement.consumers.get(TopicPartition(output.topic, output.partition))
     return consumer is not None and description.placement.places[consumer].lane == lane
 

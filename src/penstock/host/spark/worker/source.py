@@ -1,9 +1,9 @@
-"""The source of the query: returns the epochs that `planner` plans, fetches their records and runs level 0.
+"""The source of the query: returns epochs, fetches records and runs level 0.
 
-A Python data source of Spark. Two kinds of process run this. One long-lived process per query creates the
-`EpochReader`: it plans (`next_offset`), makes the input partitions (`partitions`), and deletes obsolete files
-(`commit`); its clients and caches live as long as the query. Workers run `read`: each takes one input partition, which
-contains the controls of some tasks and the ranges of topics that they read, of later levels too.
+`planner` plans the epochs. A Python data source of Spark. Two kinds of process run this. One long-lived process per
+query creates the `EpochReader`: it plans (`next_offset`), makes the input partitions (`partitions`), and deletes
+obsolete files (`commit`); its clients and caches live as long as the query. Workers run `read`: each takes one input
+partition, which contains the controls of some tasks and the ranges of topics that they read, of later levels too.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ def _fetched(
 def _passed_on(
     description: ApplicationDescription, level: int, number: int, inputs: Iterator[PartitionBatch]
 ) -> Iterator[Row]:
-    """Yield the records of topics that feed a later level; a partition of a topic has only the lane 0."""
+    """Yield the records of topics that feed a later level.
+
+    A partition of a topic has only the lane 0.
+    """
     sequence = 0
     for each in inputs:
         for blob in encode_batch(each.topic, each.partition, each.batch, description.config["penstock.row.max.bytes"]):

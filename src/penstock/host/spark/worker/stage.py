@@ -1,8 +1,8 @@
-"""A stage of the query: the tasks of one level in one Spark partition, for one epoch. Runs in a worker.
+"""A stage of the query: the tasks of a level in one Spark partition.
 
-`run_level` is a complete level above 0, for `mapInArrow`; level 0 runs inside the source (`source.py`), where its
-records are fetched. Rows for later levels pass through. This module imports nothing of the DSL or of the lowering: the
-description contains the objects to run.
+It runs for one epoch. Runs in a worker. `run_level` is a complete level above 0, for `mapInArrow`; level 0 runs inside
+the source (`source.py`), where its records are fetched. Rows for later levels pass through. This module imports nothing
+of the DSL or of the lowering: the description contains the objects to run.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ def stage(description: bytes, level: int, title: str) -> Callable[[Iterator[pa.R
 
 
 def run_level(description: bytes, level: int, frames: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run the tasks of `level` whose control rows are in `frames`; yield the rows for later levels and the sink."""
+    """Run the tasks of `level` whose control rows are in `frames`.
+
+    Yield the rows for later levels and the sink.
+    """
     prepare_worker()
     loaded = load_description(description)
     rows = ended_by_failure(loaded, level, _level_rows(loaded, level, read_rows(frames)))
@@ -166,10 +169,10 @@ class _TaskFailedError(StreamsError):
 
 
 def ended_by_failure(description: ApplicationDescription, level: int, rows: Iterator[Row]) -> Iterator[Row]:
-    """Yield `rows`; report a permanent error to every sink partition, so that none of them writes.
+    """Yield `rows`; report a permanent error to every sink partition.
 
-    An error is permanent if another attempt would meet it again. The lane of such a row is the `level`: later levels,
-    which then lack rows, fail too, and the first failure is the one to report.
+    Then no sink partition writes. An error is permanent if another attempt would meet it again. The lane of such a row
+    is the `level`: later levels, which then lack rows, fail too, and the first failure is the one to report.
 
     Raises QueryFailedError for an error of a broker, which may be back for the next attempt, and for a damaged base,
     which the next attempt rebuilds.

@@ -1,6 +1,7 @@
-"""One epoch of one task, in a worker: open its state, run it, write its commit as segments, report.
+"""One epoch of one task, in a worker.
 
-The results count when the driver has committed them.
+The worker opens the task's state, runs it, writes its commit as segments, and reports. The results count when the
+driver has committed them.
 """
 
 from __future__ import annotations
@@ -165,7 +166,7 @@ class TaskEpoch:
         return commit
 
     def _apart(self, output: list[PartitionBatch]) -> tuple[list[PartitionBatch], list[PartitionBatch]]:
-        """Return the output for later levels, and the output to be carried to the next epoch.
+        """Return the output for later levels, and the output for the next epoch.
 
         The latter is for tasks on this or an earlier level: they have run in this epoch, or run at the same time.
         """
@@ -208,7 +209,10 @@ class TaskEpoch:
         return tuple((*partition, each.offset, each.metadata) for partition, each in found.items())
 
     def _write_carried(self, sent: list[PartitionBatch]) -> Mapping[str, Any] | None:
-        """Write the waiting records and `sent` for the next epoch, if any; return their manifest entry."""
+        """Write the waiting records and `sent` for the next epoch, if any.
+
+        Return their manifest entry.
+        """
         epoch = self._control.epoch
         encoded = encode_carried(epoch, self._held, sent, self._description.config["penstock.row.max.bytes"])
         if encoded is None:

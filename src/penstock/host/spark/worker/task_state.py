@@ -1,10 +1,11 @@
-"""The state of one task in one epoch: its base at the manifest's head, and its next commit as segments.
+"""The state of one task in one epoch.
 
-The base is a copy that any worker of this machine may find or create: it is stamped with (checkpoint id, generation,
-epoch, position) and advanced to the head of the manifest before a task reads it, in transactions that check the stamp
-from which they started. A stamp of a later epoch or generation means that this worker is a zombie. A position is a
-digest of all changes before it, so a base at a position in the log is right, whichever topology version made it; any
-other base is rebuilt from all live segments, in one transaction.
+It consists of the base at the manifest's head, and the next commit as segments. The base is a copy that any worker of
+this machine may find or create: it is stamped with (checkpoint id, generation, epoch, position) and advanced to the
+head of the manifest before a task reads it, in transactions that check the stamp from which they started. A stamp of a
+later epoch or generation means that this worker is a zombie. A position is a digest of all changes before it, so a base
+at a position in the log is right, whichever topology version made it; any other base is rebuilt from all live segments,
+in one transaction.
 
 Changes that exceed the memory inside the epoch are written as the first segments of the commit, without its checkpoint,
 and kept in a database of this attempt alone; a base never contains uncommitted changes.
@@ -146,9 +147,10 @@ class EpochTaskState:
         self.checkpoint = TaskCheckpoint.decode(read.checkpoint)
 
     def _advance_base(self) -> Segment | None:
-        """Advance the base to the head of the log; return the last segment applied, None if already there.
+        """Advance the base to the head of the log; return the last segment applied.
 
-        A worker of another attempt may do the same at the same time and be first: then this one checks the base again.
+        None if the base is already there. A worker of another attempt may do the same at the same time and be first:
+        then this one checks the base again.
         """
         for _ in range(_MOST_RACES):
             route = path(self._log, self._position())
@@ -188,7 +190,10 @@ class EpochTaskState:
             self.base.rebuild(commits, self._stamp(route.segments[-1].last))
 
     def _position(self) -> bytes | None:
-        """Return the position of the base, None if it has no position; raises TaskMigratedError for a zombie."""
+        """Return the position of the base, None if it has no position.
+
+        Raises TaskMigratedError for a zombie.
+        """
         stamp = self.base.stamp()
         if stamp is None:
             return None
