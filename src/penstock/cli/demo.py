@@ -273,7 +273,7 @@ Where to look next:
 def _command() -> str:
     """Return the command for `penstock` here.
 
-    It may not be on the path, or run as a module.
+    Penstock may not be on the path, or may run as a module.
     """
     script = Path(sys.argv[0])
     if shutil.which("penstock"):

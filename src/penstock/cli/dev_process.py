@@ -1,6 +1,6 @@
 """A process for one program: loads it, reports its effects, and waits for the start.
 
-See program_process.py. So the program that runs is the one that was checked. Its standard input is a pipe from the
+program_process.py starts it. The program that runs is the one that was checked. Its standard input is a pipe from the
 command: the order, then a line that starts the program. When the pipe closes, this process ends; it never outlives the
 command. The answer has a pipe of its own, because the program prints to standard output.
 """

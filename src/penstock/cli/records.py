@@ -1,7 +1,4 @@
-"""`penstock produce` and `penstock consume`: records from and to a terminal.
-
-The former reads standard input.
-"""
+"""`penstock produce` and `penstock consume`: records from standard input, and to the screen."""
 
 from __future__ import annotations
 
@@ -88,7 +85,7 @@ class RecordPart(StrEnum):
 
 
 def _with_tabs(separator: str | None) -> str | None:
-    """Return `separator` with tabs for the two characters that a shell does not replace."""
+    """Return `separator` with tabs for backslash and t, which shells do not replace."""
     return None if separator is None else separator.replace(r"\t", "\t")
 
 

@@ -1,6 +1,6 @@
 """`penstock replay`: runs an epoch of an application on Spark again, in this process.
 
-A debugger can be attached.
+`--break` and `--pdb` start a debugger.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _MOST_HEADERS: Final = 100
 _LONGEST_TRACE: Final = 10_000
 """Characters shown from the end of a stack trace."""
 MOST_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of JSON of entries in one answer, without the last entry."""
+"""Most bytes of JSON of entries in one answer; the last entry may exceed it."""
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class Answers:
         return {"seen_at_ms": self.observer.newest.time_ms, "range": chosen, **columns}
 
     def errors(self) -> Answer:
-        """Return the errors that stopped all tasks, and the records passed by handlers.
+        """Return the errors that stopped all tasks, and the records that handlers let pass.
 
         The errors are the number since the start, None if another process runs the tasks, and the last ones, newest
         first.
@@ -351,7 +351,7 @@ class Answers:
         return [{"topology": name, **group} for name, group in groups.items() if group is not None]
 
     def _of_tasks(self, look: Look, figure: str) -> list[Answer]:
-        """Return the tasks in a figure of the host."""
+        """Return the tasks listed in a figure of the host."""
         return [
             {"topology": name, "task": task}
             for name in look.topologies
@@ -473,7 +473,7 @@ class Answers:
         return not reasons, {"state": _name(state), "lag": look.lag, "reasons": reasons}
 
     def _old_commits(self, look: Look, max_age_ms: int) -> Iterable[str]:
-        """Yield the topologies with a lag and without a recent commit, as reasons.
+        """Yield a reason for each topology with a lag and without a recent commit.
 
         A commit is recent within `max_age_ms`. Before its first commit, a topology is as old as the application.
         """

@@ -94,8 +94,7 @@ class History:
         Args:
             range: its name.
             after_ms: only points later than this (ms since the epoch); None for all. If the newest point is earlier,
-                the
-                clock was set back, and all points are returned.
+                the clock was set back, and all points are returned.
         """
         with self._lock:
             points = list(self._series[range].points)

@@ -76,7 +76,7 @@ def application(answers: Answers, control: Control | None = None) -> Starlette:
 
     Args:
         answers: of the application.
-        control: performs the requested actions; None refuses all.
+        control: performs the requested actions; None for no actions.
     """
     return Starlette(
         routes=_Routes(answers, control).routes(),

@@ -133,10 +133,7 @@ class OverviewAnswer(TypedDict):
 
 
 class HistoryAnswer(TypedDict):
-    """Figures over time, as columns.
-
-    Each index of the lists is one moment, the last is the newest.
-    """
+    """Figures over time, as columns. Each index of the lists is one moment, the last is the newest."""
 
     range: Annotated[str, Meta(description="how far it goes back: `hour` or `day`")]
     interval_ms: Annotated[int, Meta(description="the least time between two points")]
@@ -206,10 +203,7 @@ class SourceAnswer(TypedDict):
 
 
 class KeptLetterAnswer(TypedDict):
-    """A record of the topic of dead letters.
-
-    Keys, values and headers have up to 1,000 characters.
-    """
+    """A record of the topic of dead letters. Its keys, values and headers have up to 1,000 characters."""
 
     partition: Annotated[int, Meta(description="its partition in the topic of dead letters")]
     offset: Annotated[int, Meta(description="its offset there")]

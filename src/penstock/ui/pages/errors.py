@@ -1,4 +1,4 @@
-"""Errors that stopped all tasks, records passed by handlers, and dead letters."""
+"""Errors that stopped all tasks, records that handlers let pass, and dead letters."""
 
 from __future__ import annotations
 

@@ -36,9 +36,9 @@ _MARSHAL_TUPLE = b"("
 def encode_carried(
     epoch: int, held: Iterable[PartitionBatch], sent: Iterable[PartitionBatch], row_max_bytes: int
 ) -> tuple[dict[str, Any], bytes] | None:
-    """Return a file of carried rows and its manifest entry, None without rows.
+    """Return the manifest entry and the content of a file of carried rows.
 
-    The entry comes first.
+    Return None if there are no rows to carry.
 
     Args:
         epoch: the epoch that writes them.

@@ -1,6 +1,6 @@
 """Deletes expired manifests, and segments that no retained manifest names.
 
-The number of files per epoch is bounded. Runs in the source process, after an epoch is in Spark's commit log. No
+It deletes a bounded number of files per epoch, in the source process, after the epoch is in Spark's commit log. No
 manifest names a segment again once a manifest has dropped it: so segments of an expired manifest that the next one does
 not name are garbage. Only a later topology version may name a segment again that an earlier one had dropped: a task
 returns to a former number, or starts over and commits the same changes, which makes the same segment. Files of carried

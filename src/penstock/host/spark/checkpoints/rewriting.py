@@ -59,7 +59,7 @@ def bring_over(
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
     """Write the state of the next topology version.
 
-    Return the entries of its tasks, and those of removed state by holder. The entries of removed state are by holder.
+    Return the entries of its tasks, and those of removed state by holder.
     Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
 
     Args:

@@ -30,8 +30,7 @@ class EpochOffset:
         partitions: see Placement; included so that a replay by a driver with other numbers is detected.
         sink_partitions: likewise.
         global_positions: the next offset of each partition, by topic of a global store; the records before it are in
-            the
-            global stores that the tasks of the epoch read.
+            the global stores that the tasks of the epoch read.
         lagging: by topic, the partitions that had more to read; recorded if tasks may wait for them.
         idle_ms: how long tasks wait for partitions without more records.
         read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (see `planner.time_alignment`).

@@ -56,10 +56,8 @@ failed task may contain any text.
 
 
 class ProcessLostError(StreamsError):
-    """Spark has lost one of its processes, and has ended the query.
-
-    It does not restart the process. The process is an executor or a Python process next to the JVM. The epoch itself is
-    fine.
+    """Spark has lost one of its processes, and has ended the query. The process is an executor or a Python process next
+    to the JVM; Spark does not restart it. The epoch itself is fine.
 
     What to do: Nothing at first: the application restarts the query (`penstock.restart.*`). If it recurs, find the
     cause of the process's end, such as a memory limit, in the log of Spark.

@@ -82,8 +82,8 @@ class TaskControl(NamedTuple):
     def is_idle(self) -> bool:
         """Return whether a task without input has nothing to do.
 
-        Then it has been initialised before, no punctuation is due, and a clock that went back makes no punctuation due
-        earlier.
+        It has nothing to do if it has been initialised before, no punctuation is due, and no punctuation must be
+        rescheduled because the clock went back.
         """
         due = self.entry.due_ms
         return self.entry.head != "" and (due is None or (due > self.planned_ms and not self.clock_went_back))
@@ -97,7 +97,7 @@ class TaskPhases(NamedTuple):
     """The time of a task's run, and the durations of its phases.
 
     Args:
-        began_ms: start of the run, in ms since 1970.
+        began_ms: start of the run, in ms since the Unix epoch.
         ended_ms: end of the run, likewise.
         fetch_ms: duration of fetching.
         process_ms: duration of processing.

@@ -43,8 +43,7 @@ class Placement:
         source_partitions: partitions of each source topic (repartition topics too).
         groups: the partitions that each task reads.
         upstream: the brokers' topics from which the records of each source topic come within an epoch: the topic
-            itself,
-            or those that feed a repartition topic.
+            itself, or those that feed a repartition topic.
     """
 
     levels: tuple[tuple[TaskId, ...], ...]

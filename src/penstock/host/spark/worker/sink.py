@@ -1,6 +1,6 @@
 """The sink of the query: writes the output of an epoch and commits it.
 
-A Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once per
+It is a Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once per
 epoch on the driver's machine, in a separate process. A sink partition writes all its output in one transaction, or
 nothing if that epoch is already written. The commit checks that every task has reported exactly once and continued from
 the head in the previous manifest, then writes the manifest: from then on the epoch is committed.
@@ -155,7 +155,7 @@ def _write(description: ApplicationDescription, rows: list[Row]) -> PartitionCom
     offset = SinkControl.decode(result.control).offset
     epoch = offset.epoch
     parts = [(decode_batch(row.batch), row.lane) for row in output]
-    if description.writes_changelogs:  # output of a task for itself is older than that of other tasks
+    if description.writes_changelogs:  # leftover input of a task is older than records from others
         parts.sort(key=lambda part: not _is_left_over(description, *part))
     batches = [batch for batch, _ in parts]
     crash_point("transaction.before", epoch)

@@ -1,6 +1,6 @@
 """The source of the query: returns epochs, fetches records and runs level 0.
 
-`planner` plans the epochs. A Python data source of Spark. Two kinds of process run this. One long-lived process per
+It is a Python data source of Spark; `planner` plans its epochs. Two kinds of process run it. One long-lived process per
 query creates the `EpochReader`: it plans (`next_offset`), makes the input partitions (`partitions`), and deletes
 obsolete files (`commit`); its clients and caches live as long as the query. Workers run `read`: each takes one input
 partition, which contains the controls of some tasks and the ranges of topics that they read, of later levels too.
