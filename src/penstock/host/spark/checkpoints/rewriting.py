@@ -59,8 +59,8 @@ def bring_over(
 ) -> tuple[dict[str, TaskEntry], dict[str, TaskEntry]]:
     """Write the state of the next topology version.
 
-    Return the entries of its tasks, and those of removed state by holder.
-    Every task with state is due immediately, so its processors are initialised in the first epoch even without input.
+    Return the entries of its tasks, and those of removed state by holder. Every task with state is due immediately, so
+    its processors are initialised in the first epoch even without input.
 
     Args:
         checkpoint: the checkpoint.

@@ -1,7 +1,7 @@
 """The sink of the query: writes the output of an epoch and commits it.
 
-It is a Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once per
-epoch on the driver's machine, in a separate process. A sink partition writes all its output in one transaction, or
+It is a Python data source of Spark. `write` runs in workers, one call per sink partition and epoch; `commit` runs once
+per epoch on the driver's machine, in a separate process. A sink partition writes all its output in one transaction, or
 nothing if that epoch is already written. The commit checks that every task has reported exactly once and continued from
 the head in the previous manifest, then writes the manifest: from then on the epoch is committed.
 """

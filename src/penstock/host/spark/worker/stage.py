@@ -1,8 +1,8 @@
 """A stage of the query: the tasks of a level in one Spark partition.
 
-It runs in a worker, for one epoch. `run_level` is a complete level above 0, for `mapInArrow`; level 0 runs inside
-the source (`source.py`), where its records are fetched. Rows for later levels pass through. This module imports nothing
-of the DSL or of the lowering: the description contains the objects to run.
+It runs in a worker, for one epoch. `run_level` is a complete level above 0, for `mapInArrow`; level 0 runs inside the
+source (`source.py`), where its records are fetched. Rows for later levels pass through. This module imports nothing of
+the DSL or of the lowering: the description contains the objects to run.
 """
 
 from __future__ import annotations
