@@ -231,7 +231,7 @@ class LettersAnswer(TypedDict):
 
 
 class ChangesAnswer(TypedDict):
-    """The effects of a start of the program now on the application and its stores."""
+    """The effects on the application and its stores if the program started now."""
 
     compared: Annotated[str, Meta(description="what was compared, as a sentence")]
     changes: Annotated[list[str], Meta(description="lines, as `penstock diff` writes them; none if nothing changes")]

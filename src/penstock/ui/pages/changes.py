@@ -1,4 +1,4 @@
-"""The changes that a start of the program would make now."""
+"""The effects if the program started now."""
 
 from __future__ import annotations
 
