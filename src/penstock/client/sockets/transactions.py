@@ -272,7 +272,8 @@ class TransactionAdmin:
     def terminate(self, transactional_id: str) -> TransactionDescription:
         """Abort the open transaction of a transactional id, and fence its producer.
 
-        This is Kafka's Admin.forceTerminateTransaction; a new producer with the id has the same effect. Returns the state before.
+        This is Kafka's Admin.forceTerminateTransaction; a new producer with the id has the same effect. Returns the
+        state before.
 
         Args:
             transactional_id: the transactional id.

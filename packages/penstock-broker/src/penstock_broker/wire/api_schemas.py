@@ -1,6 +1,6 @@
-"""The schemas of the requests and responses of an API, by its key; their module is loaded when first needed.
+"""The schemas of the requests and responses of an API, by its key; their modules are loaded on first use.
 
-Not here: the schemas (schemas/) and their form (schema.py).
+schemas/ has the schemas, schema.py their format.
 """
 
 from __future__ import annotations
