@@ -65,7 +65,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class EpochPosition(NamedTuple):
-    """A position in a partition, with the epoch of the leader that wrote the previous record."""
+    """A position in a partition, with the leader epoch of the previous record."""
 
     offset: int
     leader_epoch: int
@@ -126,7 +126,7 @@ class Admin(Protocol):
         ...
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the ids of topics; a topic that is deleted and created again has another id.
+        """Return the ids of topics; a recreated topic has another id.
 
         The result omits topics that do not exist, and all topics if the brokers have no ids (before 2.8). Raises
         TopicAuthorizationError for a topic that this user may not describe.
@@ -274,7 +274,10 @@ class Consumer(Protocol):
         ...
 
     def leader_epochs(self) -> Mapping[TopicPartition, int]:
-        """Return the leader epoch of the last record that arrived of each partition, if brokers return epochs."""
+        """Return the leader epoch of the last record received from each partition.
+
+        Partitions are omitted if brokers do not return epochs.
+        """
         ...
 
     def poll(
@@ -355,7 +358,7 @@ class CommitRefusedError(TaskMigratedError):
 
 
 OnRefused = Callable[[RefusedRecord], Sequence[PartitionBatch]]
-"""Returns the replacement of a refused record, empty to drop the record; raises to write nothing."""
+"""Returns the replacement of a refused record, empty to drop the record. Raises to write nothing."""
 
 
 class BatchProducer(Protocol):
@@ -379,7 +382,7 @@ class BatchProducer(Protocol):
         ...
 
     def lags(self) -> bool:
-        """Return whether brokers are so slow that the records sent should be flushed before more are sent."""
+        """Return whether slow brokers require a flush before more records are sent."""
         ...
 
     def close(self) -> None:
@@ -394,7 +397,9 @@ class TransactionalProducer(Protocol):
     """
 
     def send(self, output: Sequence[PartitionBatch], on_refused: OnRefused) -> None:
-        """Send records in the background, in the open transaction or a new one; blocks while the buffer is full.
+        """Send records in the background, in the open transaction or a new one.
+
+        It blocks while the buffer is full.
 
         on_refused: called for records that the producer cannot encode, or that brokers have refused before. Raises the
         errors of `on_refused`, RefusedOutputError if brokers refuse records, ProducerFencedError and TaskMigratedError
@@ -403,7 +408,7 @@ class TransactionalProducer(Protocol):
         ...
 
     def lags(self) -> bool:
-        """Return whether brokers are so slow that the records sent should be committed before more are sent."""
+        """Return whether slow brokers require a commit before more records are sent."""
         ...
 
     def commit(

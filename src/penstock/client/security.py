@@ -202,7 +202,7 @@ def _identity(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def _store_type(kind: object, location: object) -> str:
-    """Return the type of a store: the configured type, that of its file name, or Java's default."""
+    """Return the type of a store: as configured, as its file name, or Java's default."""
     if kind is not None:
         return str(kind).upper()
     ending = str(location).rpartition(".")[2].lower()

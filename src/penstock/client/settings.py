@@ -32,7 +32,10 @@ _UNUSED_PREFIXES: Mapping[str, str] = {
     "restore.consumer.": "the prefix consumer. sets up all that reads topics",
     "global.consumer.": "the prefix consumer. sets up the consumers of global stores too",
 }
-"""Prefixes of Kafka Streams' clients that not all hosts have, with the reason why these have no effect."""
+"""Prefixes of Kafka Streams' clients that not all hosts have.
+
+The values are the reasons why these have no effect there.
+"""
 
 _OTHER_PREFIXES = (*_UNUSED_PREFIXES, "topic.", "client.tag.", "penstock.", "spark.")
 
@@ -101,7 +104,7 @@ _LIBRDKAFKA_NAMES: Mapping[str, str] = {
 """Keys of Kafka's Java clients with another name in librdkafka."""
 
 _ALIASES: Mapping[str, str] = {"linger.ms": "queue.buffering.max.ms", "delivery.timeout.ms": "message.timeout.ms"}
-"""Keys with a default, here or of a client, that have a second name in librdkafka.
+"""Keys with a default in Penstock that have a second name in librdkafka.
 
 If the user sets the second name, the default does not apply.
 """
@@ -156,7 +159,7 @@ _OF_OTHERS: Mapping[str, frozenset[str]] = {
     # librdkafka creates an admin client as a producer; its statistics would pile up unread
     ADMIN: _OF_CONSUMERS | {"statistics.interval.ms"},
 }
-"""Keys of librdkafka without meaning for the clients of a role, for which it logs a warning.
+"""Keys of librdkafka without meaning for a role, for which it logs a warning.
 
 These clients do not receive them from keys without a prefix.
 """
@@ -232,7 +235,7 @@ _WITHOUT_EFFECT: Mapping[str, str] = {
     "windowed.inner.class.serde": "pass it to WindowedSerdes.time_windowed",
     "windowstore.changelog.additional.retention.ms": "state on Spark has no changelog topics",
 }
-"""Keys of Kafka Streams and of the Java clients without effect, with the reason and an alternative.
+"""Keys of Kafka Streams and of the Java clients without effect, with reason and alternative.
 
 librdkafka does not have them. Those in the table of keys have an effect on hosts that run tasks in ordinary processes.
 """
@@ -301,7 +304,7 @@ def client_id(config: StreamsConfig, role: str) -> str:
 
 
 def keys_without_a_row() -> Iterator[str]:
-    """Yield the keys of Kafka Streams and the Java clients that are known only here, not in the table."""
+    """Yield the keys of Kafka Streams and the Java clients missing from the table."""
     for keys in (_WITHOUT_EFFECT, _NOT_THE_USERS, _LIBRDKAFKA_NAMES, JAVA_KEYS):
         yield from keys
 
@@ -324,12 +327,12 @@ def client_defaults() -> Mapping[str, Mapping[str, Any]]:
 
 
 def rows_without_effect() -> Mapping[str, str]:
-    """Return the keys in the table that have an effect in ordinary processes only, with an alternative."""
+    """Return the keys in the table with an effect in ordinary processes only. The values are alternatives."""
     return {key: why for key, why in _WITHOUT_EFFECT.items() if key in KEYS and key not in _METRICS}
 
 
 def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]) -> None:
-    """Warn of the user's keys in the table that have an effect on other hosts only.
+    """Warn of the user's keys in the table with an effect on other hosts only.
 
     acted_on: the keys with an effect on this host.
     """
@@ -339,7 +342,7 @@ def warn_of_rows_without_effect(config: StreamsConfig, acted_on: Collection[str]
 
 
 def keys_for_librdkafka(config: StreamsConfig, role: str) -> dict[str, str]:
-    """Return the user's keys for `role` that are passed to librdkafka, with their names in librdkafka.
+    """Return the user's keys for `role` that librdkafka receives, with their names there.
 
     It warns of keys without effect, and resolves no secrets.
     """

@@ -21,7 +21,7 @@ from penstock.state.query.request import StateQueryRequest, StateQueryResult
 from penstock.task.taps import TappedRecord
 
 STATE_ELSEWHERE: Final = "penstock: the state is not in changelog topics"
-"""The metadata of offsets committed by a host that keeps its state outside of changelog topics.
+"""The metadata of offsets from hosts with state outside of changelog topics.
 
 Existing changelog topics are older than the offsets, and another host must not continue with them.
 """
@@ -64,7 +64,7 @@ class HostListener(Protocol):
         ...
 
     def on_stopped(self) -> None:
-        """Report the planned end of the host, without an error: all input until then has been processed."""
+        """Report the planned end of the host. All input until then has been processed without an error."""
         ...
 
     def on_failure(self, error: BaseException) -> StreamThreadExceptionResponse:
@@ -152,7 +152,7 @@ class StateQueries(Protocol):
         ...
 
     def store(self, parameters: StoreQueryParameters) -> Any:
-        """Return a read-only view of a store; raises UnknownStateStoreError if the topology does not have it."""
+        """Return a read-only view of a store. Raises UnknownStateStoreError if the topology does not have it."""
         ...
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
@@ -160,7 +160,7 @@ class StateQueries(Protocol):
         ...
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
-        """Return the lag of each partition of each store to its source topics, by store and partition."""
+        """Return the lag of each store partition to its source topics, by store and partition."""
         ...
 
     def store_sizes(self) -> Mapping[str, StoreSize]:
@@ -178,7 +178,7 @@ class StateQueries(Protocol):
         ...
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return the progress of each task of this program, by its id; sends requests to the brokers."""
+        """Return the progress of this program's tasks by id; sends requests to the brokers."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -267,9 +267,9 @@ class Host(HostLife, Protocol):
     """Runs the tasks of one topology: input, output and commits."""
 
     def reset(self) -> None:
-        """Delete all positions and all state, so that the next start is a first one; only while stopped.
+        """Delete all positions and state, so that the next start is a first one.
 
-        Raises LockError if another program runs.
+        Call it only while stopped. Raises LockError if another program runs.
         """
         ...
 
@@ -278,16 +278,17 @@ class Host(HostLife, Protocol):
         ...
 
     def table(self, store_name: str) -> Any:
-        """Return the entries of a store at the newest commit, as a table of the host: on Spark a DataFrame.
+        """Return a store's entries at the newest commit, as a table of the host.
 
-        Raises UnknownStateStoreError if the topology does not have the store.
+        On Spark it is a DataFrame. Raises UnknownStateStoreError if the topology does not have the store.
         """
         ...
 
     def tapped(self, node: str, limit: int) -> Sequence[TappedRecord]:
-        """Return the last records of a node, up to `limit` of each task, and keep such records from now on.
+        """Keep the records that reach a node from now on, and return the last ones.
 
-        Raises UnsupportedOperationError if this process does not run the tasks.
+        The result has up to `limit` records of each task. Raises UnsupportedOperationError if this process does not run
+        the tasks.
         """
         ...
 

@@ -1,14 +1,14 @@
-"""Named points at which a test can kill a process as with `kill -9`; inert unless the environment sets them.
+"""Named points at which tests can kill a process as with `kill -9`.
 
-`PENSTOCK_CRASH_POINTS` is a list of orders `<name>[@<epoch>][:jvm|:driver|:group|:stop]`, separated by spaces. An order
-names a point, the first epoch to which it applies (default 0), and further processes to kill before the process that
-reaches the point (a Python worker, or the process of the source or of the sink's commit): `:jvm` the JVM above it,
-which is the executor if there are executors, `:driver` the program above all JVMs, `:group` the process group: for a
-worker, the Python daemon with all its workers. `:stop` kills no process: the process that reaches the point is stopped
-(SIGSTOP) until it receives SIGCONT. `PENSTOCK_CRASH_DIRECTORY` is also required: an order applies to the process that
-creates the file `<order>` there, so it applies once, however many processes and restarts pass its point. Each process
-reads both variables once; they must be in the environment from which the JVM is started. Ancestors are looked up in
-/proc: Linux only.
+They are inert unless the environment sets them. `PENSTOCK_CRASH_POINTS` is a list of orders
+`<name>[@<epoch>][:jvm|:driver|:group|:stop]`, separated by spaces. An order names a point, the first epoch to which it
+applies (default 0), and further processes to kill before the process that reaches the point (a Python worker, or the
+process of the source or of the sink's commit): `:jvm` the JVM above it, which is the executor if there are executors,
+`:driver` the program above all JVMs, `:group` the process group: for a worker, the Python daemon with all its workers.
+`:stop` kills no process: the process that reaches the point is stopped (SIGSTOP) until it receives SIGCONT.
+`PENSTOCK_CRASH_DIRECTORY` is also required: an order applies to the process that creates the file `<order>` there, so
+it applies once, however many processes and restarts pass its point. Each process reads both variables once; they must
+be in the environment from which the JVM is started. Ancestors are looked up in /proc: Linux only.
 
 The points, in the order of an epoch:
 
@@ -193,7 +193,7 @@ def _order(text: str) -> _Order:
 
 
 def crash_point(name: str, epoch: int) -> None:
-    """Kill or stop this process if an order for the point `name` at `epoch` is pending in the environment."""
+    """Kill or stop this process if the environment orders it for `name` and `epoch`."""
     for order in _orders():
         if order.point == name and epoch >= order.epoch:
             _strike(order, epoch)
@@ -218,7 +218,10 @@ def _strike(order: _Order, epoch: int) -> None:
 
 
 def _ancestors() -> list[int]:
-    """Return the pids of the JVMs above this process, nearest first, and of the program that started the last one."""
+    """Return the pids of the JVMs above this process, nearest first.
+
+    The last pid is that of the program that started the last JVM.
+    """
     found: list[int] = []
     pid = os.getppid()
     while pid > 1:

@@ -1,7 +1,8 @@
-"""Opens hosts by name: their modules are imported by name, so that a program needs the packages of its host only.
+"""Opens hosts by name.
 
-The name is `penstock.host` in `KafkaStreams`; the error for a host that is not installed names the missing package, and
-the host without additional packages.
+Their modules are imported by name, so that a program needs only the packages of its host. The name is `penstock.host`
+in `KafkaStreams`; the error for a host that is not installed names the missing package, and the host without additional
+packages.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _DURABLE_STATE: Mapping[str, tuple[str, str]] = {
     **_QUERIES,
     "threads": ("penstock.host.threads.changelog_queries", "ChangelogQueries"),
 }
-"""Module and class that reads the durable state, by name of the host; called like those of _QUERIES."""
+"""Module and class that reads durable state, by host; called like those of _QUERIES."""
 
 _WATCHES: Mapping[str, tuple[str, str]] = {
     "spark": ("penstock.host.spark.driver.watching", "CheckpointWatch"),
@@ -90,7 +91,7 @@ def keeps_checkpoint(config: StreamsConfig) -> bool:
 
 
 def check_host(config: StreamsConfig) -> None:
-    """Raise ConfigError if a package of the host of `penstock.host` is not installed, or for an unknown key.
+    """Raise ConfigError for an unknown key or a missing package of the configured host.
 
     The host checks the keys again when it starts.
     """
@@ -117,9 +118,10 @@ def open_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) ->
 
 
 def open_durable_state(topology: Topology, config: StreamsConfig) -> StateQueries:
-    """Return the state of an application from its checkpoint, or for threads from its changelog topics.
+    """Return the state of an application from its checkpoint or changelog topics.
 
-    See `open_state`. It also raises KafkaError if brokers are needed and do not answer.
+    The latter are those of the threads host. See `open_state`. It also raises KafkaError if brokers are needed and do
+    not answer.
     """
     return _opened_state(_DURABLE_STATE, topology, config)
 

@@ -1,4 +1,6 @@
-"""Segments: the changes of a task's stores as immutable files, the durable state without changelog topics.
+"""Segments: the changes of a task's stores as immutable files.
+
+They are the durable state without changelog topics.
 
 The functions are pure, from values to bytes and back; `segment_log` decides which segments to read, merge or drop.
 Three kinds:
@@ -51,7 +53,7 @@ class SegmentKind(Enum):
 
 
 class StoreKey(NamedTuple):
-    """A position in the order of all entries of a task: by store name, then by key."""
+    """A position in the order of a task's entries: by store name, then key."""
 
     store: str
     key: bytes
@@ -245,7 +247,7 @@ def segment_id(data: bytes) -> bytes:
 
 
 class _Changed(NamedTuple):
-    """Changes of one store as columns (Arrow's large binaries, null for a delete), in key order."""
+    """Changes of one store in key order, as columns. The columns are Arrow's large binaries, with null for a delete."""
 
     keys: Any
     values: Any
@@ -309,7 +311,7 @@ class _Parts:
             self.contents[-1] = self.contents[-1]._replace(carried=records[start:stop])
 
     def _cuts(self, sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-        """Yield the ranges of items; each belongs to the content that is last at that time."""
+        """Yield the ranges of items for successive contents; each goes to the current last content."""
         ends = np.cumsum(sizes)
         start, before = 0, 0
         while start < len(ends):
@@ -326,7 +328,7 @@ class _Parts:
 
 
 def _content_limit(max_bytes: int) -> int:
-    """Return the content size (bytes) that always fits: zstd expands incompressible content by 1/256 at most."""
+    """Return the content size (bytes) that always fits. zstd expands incompressible content by 1/256 at most."""
     return max(1, max_bytes - max_bytes // 128 - _HEADER_ALLOWANCE)
 
 
@@ -442,7 +444,7 @@ def _identity(header: bytes, body: bytes) -> bytes:
 
 
 def _pack_column(column: Any) -> bytes:
-    """Return a column as bytes: number of items, length of each (-1 for None), and their contents."""
+    """Return a column as bytes: item count, lengths (-1 for None), and contents."""
     offsets = _offsets(column)
     lengths = np.diff(offsets).astype("<i4")
     if column.null_count:
@@ -457,7 +459,7 @@ def _lengths(column: Any) -> npt.NDArray[np.int64]:
 
 
 def _offsets(column: Any) -> npt.NDArray[np.int64]:
-    """Return the start of each item in the content of the column, and the end of the last."""
+    """Return the start of each item in the column's content, and the last end."""
     if not len(column):
         return np.zeros(1, np.int64)
     return np.frombuffer(column.buffers()[1], np.int64)[column.offset : column.offset + len(column) + 1]

@@ -49,7 +49,7 @@ class SourceRecords:
             self._kept[partition] = [batch, *others]
 
     def find(self, metadata: RecordMetadata) -> tuple[bytes | None, bytes | None]:
-        """Return key and value of the record at `metadata`, both None if it is not kept or hidden."""
+        """Return key and value of the record at `metadata`. Both are None if it is not kept, or hidden."""
         if self._are_hidden:
             return None, None
         for batch in self._kept.get(TopicPartition(metadata.topic or "", metadata.partition), ()):
@@ -163,7 +163,7 @@ class TaskContext:
         self.wall_clock = now_ms
 
     def described(self, node: str) -> str:
-        """Return the name of a node with the line of the program that created it, if known."""
+        """Return the name of a node with its line in the program, if known."""
         return f"{node}{made_at(self._node_lines.get(node))}"
 
     def node_context(self, node: ServedNode) -> ProcessorContext:
@@ -194,7 +194,7 @@ class TaskContext:
         return (self.metadata or NO_METADATA).offset
 
     def record_context(self) -> RecordContext:
-        """Return the context for a write to a store: that of the current record or punctuation."""
+        """Return the context for a write to a store: the current record's or punctuation's."""
         record = self.record
         if record is None:
             return RecordContext(self.punctuation_time, (), *(self.metadata or NO_METADATA))
@@ -409,7 +409,7 @@ class NodeContext:
         return self._task.processor_metadata
 
     def emit_with_epoch(self, results: HeldResults) -> None:
-        """Emit `results` at the end of an epoch, on hosts whose tasks live for one epoch."""
+        """Emit `results` at the end of an epoch, for hosts with one task per epoch."""
         self._task.held_results.append((self, results))
 
     def config(self, key: str) -> Any:

@@ -71,15 +71,15 @@ _FIRST_TRY = 0.25
 """Fraction of the timeout after which a new client repeats a request."""
 
 _FIRST_TRY_SECONDS = 2.5
-"""Maximum length (s) of the first attempt, whatever the timeout; each further attempt gets twice the time."""
+"""Maximum length (s) of the first attempt; each further attempt gets twice the time."""
 
 _QUOTA_SECONDS = 120.0
-"""Time (s) during which changes of topics that brokers refuse because of a quota are requested again."""
+"""Time (s) of retries for topic changes that brokers refuse because of a quota."""
 
 _QUOTA_PAUSE_SECONDS = 1.0
 
 _REST_SECONDS = 1.0
-"""Lifetime (s) of a replaced client, so that its last reference is in the thread that ends it."""
+"""Lifetime (s) of a replaced client. It ensures that the last reference to the client is in the thread that ends it."""
 
 _EARLIEST = OffsetSpec.earliest()  # type: ignore[no-untyped-call]  # confluent-kafka has no types for it
 _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]  # as above
@@ -118,9 +118,10 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the ids of topics, omitting missing topics, and all topics if the brokers have no ids.
+        """Return the ids of topics, omitting missing topics.
 
-        Raises TopicAuthorizationError for a topic that this user may not describe, whether it exists or not.
+        The result is empty if the brokers have no ids. Raises TopicAuthorizationError for a topic that this user may
+        not describe, whether it exists or not.
         """
         if not names:
             return {}
@@ -379,7 +380,7 @@ class ConfluentAdmin:
             self._call(f"deleting the groups {', '.join(groups)}", ask, Right("DELETE", "group", " ".join(groups)))
 
     def delete_records(self, before: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before these offsets; raises KafkaError if the brokers cannot, or this user may not."""
+        """Delete the records before these offsets. Raises KafkaError if the brokers cannot, or this user may not."""
         if before:
             positions = [Position(*partition, offset) for partition, offset in before.items()]
 
@@ -596,9 +597,10 @@ def _has_all(metadata: ClusterMetadata, partitions: Sequence[TopicPartition]) ->
 
 
 def _position(found: ListOffsetsResultInfo) -> EpochPosition:
-    """Return the offset and the leader epoch from a broker's result; raises KafkaException for an invalid offset.
+    """Return the offset and the leader epoch from a broker's result.
 
-    librdkafka returns an impossible offset, instead of an error, for a partition whose leader went away meanwhile.
+    Raises KafkaException for an invalid offset. librdkafka returns an impossible offset, instead of an error, for a
+    partition whose leader went away meanwhile.
     """
     offset = int(found.offset)
     if offset == OFFSET_INVALID:

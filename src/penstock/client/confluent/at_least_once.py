@@ -48,7 +48,10 @@ class _GaplessProducer(Producer):
             return 0
 
     def flush(self, timeout: float = -1) -> int:
-        """Send the queued records and serve reports for up to `timeout` seconds; return the number of records left."""
+        """Send the queued records and serve reports for up to `timeout` seconds.
+
+        Returns the number of remaining records.
+        """
         try:
             return super().flush(timeout)
         except KafkaException as error:
@@ -57,7 +60,7 @@ class _GaplessProducer(Producer):
 
 
 def _raise_unreported(error: KafkaException) -> None:
-    """Raise `error` unless it only says that a refused batch ended the producer, as its delivery reports do."""
+    """Raise `error` unless it only reports a refused batch, as delivery reports also do."""
     if error.args[0].code() != Code._GAPLESS_GUARANTEE:
         raise error
 

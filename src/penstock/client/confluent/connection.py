@@ -35,7 +35,7 @@ C = TypeVar("C")
 
 
 def _facility(line: logging.LogRecord) -> object:
-    """Return the facility of a log line of librdkafka, such as FAIL for a failed attempt to connect."""
+    """Return the facility of a log line of librdkafka, such as FAIL for connection errors."""
     return line.args[0] if isinstance(line.args, tuple) and line.args else line.msg
 
 
@@ -120,7 +120,7 @@ class Background:
         """End of the brokers' throttling of this client (s, monotonic clock), as last reported."""
 
     def notice(self, error: Code) -> None:
-        """Keep an error, unless it only reports a lost connection after an error that gave the reason."""
+        """Keep an error, unless it only reports the lost connection after its cause."""
         if self.noticed is None or _tells_more(error, self.noticed):
             self.noticed = error
         _log.debug("%s", error.str())
@@ -156,7 +156,7 @@ class ClientConnection:
         self.servers = self._failures.servers
         self.timeout_ms = timeout_ms
         self.serve: Callable[[float], object] = nothing_to_serve
-        """Serves queued reports for up to that many seconds; set by clients that do not serve them themselves."""
+        """Serves queued reports for up to that many seconds. Set by clients that do not serve them themselves."""
 
     @property
     def timeout(self) -> float:
@@ -275,7 +275,7 @@ def _tells_more(error: Code, than: Code) -> bool:
 
 
 def drained(producer: Producer, seconds: float, has_failed: Callable[[], bool] = lambda: False) -> int:
-    """Wait up to `seconds` until brokers have answered all records, and return the number of unanswered ones.
+    """Wait up to `seconds` for answers to all records; return the number of unanswered ones.
 
     The wait ends early if `has_failed` finds the report of a record that brokers did not accept: in a transaction,
     librdkafka does not send the records after it, and reports nothing about them before the abort. A fatal error is

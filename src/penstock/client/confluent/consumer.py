@@ -24,7 +24,7 @@ from penstock.errors import BrokerNotFoundError, KafkaError, OffsetOutOfRangeErr
 from penstock.record import Headers, RecordBatch, TopicPartition
 
 _FETCH_RECORDS = 10_000
-"""Number of records requested from librdkafka in one call, and so the maximum of a batch."""
+"""Maximum number of records in one call of librdkafka, and in one batch."""
 
 _ASSUMED_BYTES = 10_000
 """Assumed size (bytes) of a record before the first one."""
@@ -71,7 +71,7 @@ class ConfluentConsumer:
         self._epochs: dict[TopicPartition, int] = {}
         self._paused: set[TopicPartition] = set()
         self._pending: deque[Message] = deque()
-        """An error to be raised after the records before it, and the messages after it; less than one poll."""
+        """An error to be raised after earlier records, and the messages after it. They are less than one poll."""
         self._record_bytes = _ASSUMED_BYTES
         """Average size (bytes) of a record in the last poll."""
 
@@ -134,7 +134,7 @@ class ConfluentConsumer:
         return {each: high for each, (_, high) in found.items() if high >= 0}
 
     def reached_ends(self) -> dict[TopicPartition, int]:
-        """Return the end offsets of partitions read to their end since the last call; see `client.api`."""
+        """Return the end offsets of partitions read to their end; see `client.api`."""
         reached, self._reached = self._reached, {}
         return reached
 
@@ -234,7 +234,7 @@ class ConfluentConsumer:
             self._client = None
 
     def _look_up(self, client: Consumer, partitions: Collection[TopicPartition]) -> None:
-        """Make the client look up the leaders of topics that it has not read yet, as far as brokers answer.
+        """Make the client look up the leaders of new topics, as far as brokers answer.
 
         librdkafka itself looks for new topics only once a second.
         """
@@ -269,7 +269,7 @@ class ConfluentFetcher:
         self._clients: dict[bool, tuple[ClientConnection, Consumer]] = {}
         self._looked_up: set[tuple[bool, str]] = set()
         self._reading: dict[bool, object] = {}
-        """The range that each consumer reads; they alternate if a caller interleaves the batches of several ranges."""
+        """The current range of each consumer. The ranges alternate if a caller interleaves the batches of several."""
 
     def fetch(
         self, partition: TopicPartition, start_offset: int, end_offset: int, read_committed: bool
@@ -327,9 +327,10 @@ class ConfluentFetcher:
     def _next(
         connection: ClientConnection, consumer: Consumer, doing: str, seconds: float, needs: Right
     ) -> list[Message]:
-        """Return the next messages and events; raises KafkaError if they do not arrive within `seconds`, or cannot.
+        """Return the next messages and events.
 
-        Time during which brokers throttle this client for its quota does not count.
+        Raises KafkaError if they do not arrive within `seconds`, or cannot arrive. Time during which brokers throttle
+        this client for its quota does not count.
         """
         deadline = time.monotonic() + seconds
         while True:
@@ -354,7 +355,7 @@ class ConfluentFetcher:
         self._clients.clear()
 
     def _look_up(self, read_committed: bool, consumer: Consumer, topic: str) -> None:
-        """Make a consumer look up the leaders of a topic that it has not read yet.
+        """Make a consumer look up the leaders of a new topic.
 
         librdkafka itself looks for new topics only once a second.
         """
@@ -387,7 +388,7 @@ def _settings(read_committed: bool) -> dict[str, Any]:
 
 
 def _arrived(consumer: Consumer, most: int, timeout: float) -> list[Message]:
-    """Return up to `most` messages and events that have arrived, waiting up to `timeout` (s) for the first."""
+    """Return up to `most` messages and events, waiting up to `timeout` (s) for the first."""
     messages = consumer.consume(most, 0)  # with a timeout it would wait for all `most`
     if not messages:
         first = consumer.poll(timeout)
@@ -435,7 +436,7 @@ def _is_end(event: Message) -> bool:
 
 
 def _fails(error: Code) -> bool:
-    """Return whether an event means that a partition is no longer readable; other events do not end a read."""
+    """Return whether an event makes a partition unreadable; other events do not end a read."""
     if error.code() in (Code._PARTITION_EOF, Code.GROUP_AUTHORIZATION_FAILED):
         return False  # librdkafka looks up the group's coordinator, which assigned partitions do not need
     if is_no_login(error):

@@ -7,7 +7,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from penstock.client.settings import CONSUMER, RESTORE_CONSUMER
 
 _END = "penstock.end"
-"""A key that librdkafka does not have, after all others: it is refused, so no client is created."""
+"""A key that librdkafka does not have, after all others. It is refused, so no client is created."""
 
 
 def takes(role: str, key: str) -> bool:

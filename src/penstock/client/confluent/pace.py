@@ -41,7 +41,10 @@ _LONGEST_STEP = 8
 """Maximum factor by which one step lengthens a timeout."""
 
 _QUICK_COMMITS = 20
-"""Number of commits in a row, each within a quarter of the configured timeout, that restore that timeout."""
+"""Number of quick commits in a row that restore the configured timeout.
+
+A quick commit takes less than a quarter of that timeout.
+"""
 
 
 class Pace:
@@ -58,7 +61,7 @@ class Pace:
         self._records += records
 
     def taken(self, waiting: int) -> int:
-        """Return the number of records accepted since the queue was last empty; `waiting` are in it now."""
+        """Return the number of accepted records since the queue was last empty. `waiting` records are in it now."""
         return max(self._records - waiting, 0)
 
     def seconds_left(self, waiting: int) -> float:
@@ -85,9 +88,10 @@ class TransactionTimeout:
         return self.ms / 1000
 
     def lengthen(self, seconds: float, waiting: int, taken: int) -> bool:
-        """Lengthen the timeout after a transaction exceeded it; return whether the next one has more time.
+        """Lengthen the timeout after a transaction exceeded it.
 
-        If brokers accepted no records, they may be unavailable, and a long timeout would only hide that.
+        Returns whether the next one has more time. If brokers accepted no records, they may be unavailable, and a long
+        timeout would only hide that.
 
         Args:
             seconds: duration of the transaction.
@@ -100,7 +104,7 @@ class TransactionTimeout:
         return is_longer
 
     def refused(self) -> bool:
-        """Shorten the timeout after brokers refused it as too long; return whether it was longer than configured."""
+        """Shorten the timeout after brokers refused it. Returns whether it was longer than configured."""
         is_shorter = self.ms > self._given_ms
         self.ms = self._most_ms = max(self.ms // 2, self._given_ms)
         return is_shorter

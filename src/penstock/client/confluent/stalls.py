@@ -19,12 +19,12 @@ from penstock.record import TopicPartition
 _log = logging.getLogger(__name__)
 
 STALLED_SECONDS = 5.0
-"""Time (s) without records after which the next batch of an unfinished partition is checked, each time."""
+"""Time (s) without records before each check of the next batch of an unfinished partition."""
 
 _LOOK_SECONDS = 1.0
 _TIMEOUT_MS = 1_000
 _MOST_OF_TIME = 10
-"""Minimum ratio of the pause after a check to the duration of the check: a broker may be unavailable."""
+"""Minimum ratio of the pause after a check to its duration. A broker may be unavailable."""
 
 Ends = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]]
 """Returns the readable ends of partitions, omitting unknown ones."""
@@ -43,7 +43,7 @@ class Stalls:
         self._read_committed = read_committed
         self._next: dict[TopicPartition, int] = {}
         self._since: dict[TopicPartition, float] = {}
-        """Start of the wait (s, monotonic) for the next record, by partition; paused partitions are missing."""
+        """Start of the wait (s, monotonic) for the next record, by partition. Paused partitions are missing."""
         self._looks_at = 0.0
 
     def begin(self, positions: Mapping[TopicPartition, int]) -> None:
@@ -73,7 +73,7 @@ class Stalls:
             self._since[partition] = time.monotonic()
 
     def look(self, ends: Ends) -> None:
-        """Check the next batch of a stalled partition; most calls return at once, because no check is due.
+        """Check the next batch of a stalled partition; most calls return without a check.
 
         Raises CorruptRecordError if the batch is damaged.
         """
@@ -91,7 +91,7 @@ class Stalls:
 
 
 def check_stalled(config: StreamsConfig, partition: TopicPartition, offset: int, read_committed: bool) -> None:
-    """Raise CorruptRecordError if the batch at `offset` is damaged; a failed check only logs a debug line."""
+    """Raise CorruptRecordError if the batch at `offset` is damaged. A failed check only logs a debug line."""
     try:
         with Cluster(config, _TIMEOUT_MS, CONSUMER) as cluster:
             check_batch_at(cluster, partition, offset, read_committed)

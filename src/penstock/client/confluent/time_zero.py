@@ -29,7 +29,7 @@ RefusedRow = tuple[int, Code]
 
 _MOST_BYTES: Final = 512 * 1024
 _MOST_ROWS: Final = 10_000
-"""Maximum size (bytes of keys and values) and rows of one batch of the log; a larger record has its own batch."""
+"""Maximum size (bytes of keys and values) and rows of a batch. A larger record has its own batch."""
 
 _REPORT_MS: Final = 50
 """Interval (ms) of librdkafka's reports, which contain the epoch of a producer."""
@@ -54,7 +54,7 @@ class ByItself(Protocol):
 
 
 class NewClientNeededError(Exception):
-    """A partition has a record with timestamp 0, but librdkafka has written to it under the same epoch."""
+    """librdkafka has written to a partition with timestamp 0 under the same epoch."""
 
 
 def has_time_zero(output: PartitionBatch) -> bool:
@@ -119,7 +119,7 @@ class TimeZero:
 
 
 class TransactionalTimeZero:
-    """Writes records with timestamp 0 in the transactions of a client, under its producer id and epoch.
+    """Writes records with timestamp 0 in a client's transactions, under its producer id and epoch.
 
     Args:
         config: the configuration of the application.
@@ -159,7 +159,7 @@ class TransactionalTimeZero:
         return self._writer is not None and self._writer.has_written
 
     def claim(self, output: Sequence[PartitionBatch]) -> bool:
-        """Reserve the partitions of `output` that have timestamp 0; return whether this client can write them."""
+        """Reserve the partitions with timestamp 0; return whether this client can write them."""
         found = {TopicPartition(each.topic, each.partition) for each in output if has_time_zero(each)}
         if not found:
             return True
@@ -169,7 +169,7 @@ class TransactionalTimeZero:
         return self._is_ready and not new & self._of_client
 
     def continue_with(self, client: Producer, seconds: float) -> None:
-        """Use a new client, created with `settings`; raises RetriableError if its epoch is not known in time."""
+        """Use a new client, created with `settings`. Raises RetriableError if its epoch is not known in time."""
         self._of_client.clear()
         self._is_ready = bool(self._own)
         if not self._own:
@@ -199,7 +199,7 @@ class TransactionalTimeZero:
         return list(_written_rows(self._writer, output, self._written))
 
     def end(self, is_commit: bool) -> None:
-        """End the transaction for a client that may have no records in it; raises KafkaException if brokers refuse."""
+        """End the transaction for a client that may have no records in it. Raises KafkaException if brokers refuse."""
         code = 0 if self._writer is None else self._writer.end(is_commit)
         if code:
             raise KafkaException(Code(code))
@@ -225,7 +225,7 @@ class TransactionalTimeZero:
 
 
 class _ReportedEpoch:
-    """Remembers the producer id and the epoch of a client from librdkafka's statistics, and passes these on."""
+    """Remembers producer id and epoch of a client from its statistics, and passes these on."""
 
     def __init__(self, pass_on: Callable[[str], object]) -> None:
         self._pass_on = pass_on
@@ -240,7 +240,7 @@ class _ReportedEpoch:
                 self._found = eos["producer_id"], eos["producer_epoch"]
 
     def of(self, client: Producer, seconds: float) -> tuple[int, int]:
-        """Return producer id and epoch of an initialised client; raises RetriableError if no report arrives in time."""
+        """Return producer id and epoch of an initialised client. Raises RetriableError if no report arrives in time."""
         deadline = time.monotonic() + seconds
         while self._found is None:
             if time.monotonic() >= deadline:
@@ -256,7 +256,7 @@ def _ignore(text: str) -> None:
 def _written_rows(
     writer: RecordWriter, output: PartitionBatch, written: Callable[[TopicPartition, int], object]
 ) -> Iterator[RefusedRow]:
-    """Write `output` in batches, refused ones again record by record; yield the rows that brokers refuse."""
+    """Write `output` in batches, refused batches again record by record. Yields the rows that brokers refuse."""
     partition = TopicPartition(output.topic, output.partition)
     waiting = list(reversed(list(_batches(output.batch))))
     while waiting:
@@ -274,7 +274,7 @@ def _written_rows(
 
 
 def _batches(batch: RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield the first row, and the row after the last, of each batch of the log."""
+    """Yield the range of rows of each batch of the log."""
     start = size = 0
     for row, (key, value) in enumerate(zip(batch.keys, batch.values, strict=True)):
         size += len(key or b"") + len(value or b"")

@@ -1,4 +1,6 @@
-"""Connections to the brokers of a cluster: any broker, one by id, the leader of a partition, or a coordinator.
+"""Connections to the brokers of a cluster.
+
+Requests go to any broker, one by id, the leader of a partition, or a coordinator.
 
 Rule: a call is retried while its error is retriable, within the timeout of the client.
 """
@@ -90,7 +92,7 @@ class Cluster:
                 time.sleep(_RETRY_SECONDS)
 
     def check(self, part: Message, doing: str, *needs: Right) -> None:
-        """Raise the error of a response, or of a part of it, if it has an error code.
+        """Raise the error of a response or a part of it, if any.
 
         Args:
             part: a message with `error_code` and perhaps `error_message`.

@@ -1,4 +1,4 @@
-"""One connection to a broker: framing, TLS, login and API versions, with one request at a time.
+"""One connection to a broker: framing, TLS, login, API versions, one request at a time.
 
 cluster.py selects the broker and interprets responses. Rules:
 - Every wait has a timeout. After a timeout or an unreadable response, the connection is closed: the next bytes would

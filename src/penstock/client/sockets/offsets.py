@@ -102,7 +102,7 @@ def commit_offsets(cluster: Cluster, group: str, offsets: Mapping[TopicPartition
 
 
 def has_members(group: str) -> TaskMigratedError:
-    """Return the error of a commit for a group with members, which commit its offsets themselves."""
+    """Return the error of a commit for a group with members. These commit the offsets of the group themselves."""
     return TaskMigratedError(
         f"The group {group} has members: instances of the application run on another host. Run the application on one "
         "host only."

@@ -88,9 +88,10 @@ class RecordWriter:
         return len(self._cluster.partitions(f"writing to {topic!r}", topic))
 
     def end(self, is_commit: bool) -> int:
-        """Commit or abort the open transaction if the other client has neither records nor offsets in it.
+        """Commit or abort the open transaction if the other client has no part in it.
 
-        The other client does not know of such a transaction. Returns the error code of a refusal, or that of success.
+        It has neither records nor offsets there. The other client does not know of such a transaction. Returns the
+        error code of a refusal, or that of success.
         """
         if self._producer is None or not self._added:
             return int(ErrorCode.none)
@@ -163,7 +164,10 @@ class RecordWriter:
         return int(ErrorCode.none) if is_there else code, found["base_offset"]
 
     def _refusal(self, answer: Message, doing: str, *rights: Right) -> int:
-        """Return the error code of a response for the caller; raises it if it is retriable or a missing permission."""
+        """Return the error code of a response for the caller.
+
+        Raises retriable errors, and those of missing permissions.
+        """
         code: int = answer["error_code"]
         if code in FORBIDDEN or (code in _CODES and ErrorCode(code).retriable):
             self._cluster.check(answer, doing, *self._rights, *rights)

@@ -54,7 +54,7 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext:
 
 
 def trusted_by(context: ssl.SSLContext, location: object, pem: object, key: str) -> None:
-    """Trust the certificates of a path, of a PEM text, or by default those of the system.
+    """Trust the certificates of a path, a PEM text, or by default the system.
 
     Args:
         context: the TLS context to change.

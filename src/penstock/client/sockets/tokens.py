@@ -76,7 +76,10 @@ def _kept(ask: TokenSource) -> TokenSource:
 
 
 def _of_function(function: Callable[[str], Any], text: str) -> Token:
-    """Return the result of the user's `oauth_cb`: token, expiry (s), and optionally a principal and extensions."""
+    """Return the result of the user's `oauth_cb`.
+
+    It has a token, its expiry (s), and optionally a principal and extensions.
+    """
     found = function(text)
     try:
         value, expires_s, *others = found

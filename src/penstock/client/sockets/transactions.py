@@ -25,7 +25,7 @@ INIT_PRODUCER_ID: Final = Api("InitProducerId", 22, 2, 4)
 WRITE_TXN_MARKERS: Final = Api("WriteTxnMarkers", 27, 1, 2)
 
 _OPEN: Final = ("Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence")
-"""The states of an open transaction; in other states, brokers still return the start of the last one."""
+"""The states of an open transaction. In other states, brokers still return the start of the last one."""
 
 _FIRST_BY_DURATION: Final = 1
 _FIRST_BY_PATTERN: Final = 2
@@ -295,7 +295,7 @@ class TransactionAdmin:
         return before
 
     def abort(self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Abort the open transaction of a producer in one partition, by a marker that bypasses the coordinator.
+        """Abort a producer's open transaction in one partition, bypassing the coordinator.
 
         Use it only for hanging transactions: it discards their records.
 
@@ -328,7 +328,7 @@ class TransactionAdmin:
         self._cluster.repeat(ask)
 
     def abort_from(self, partition: TopicPartition, start_offset: int) -> ProducerState:
-        """Abort the open transaction that begins at an offset of a partition, and return its producer.
+        """Abort the open transaction at an offset of a partition, and return its producer.
 
         Args:
             partition: the partition.

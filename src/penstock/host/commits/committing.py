@@ -1,6 +1,7 @@
-"""The metadata of committed offsets: partition times and processor metadata, in the format of Kafka Streams.
+"""The metadata of committed offsets, in the format of Kafka Streams.
 
-Either can therefore continue from a commit of the other (Kafka classes: TopicPartitionMetadata, ProcessorMetadata).
+It has partition times and processor metadata. Either can therefore continue from a commit of the other (Kafka classes:
+TopicPartitionMetadata, ProcessorMetadata).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _INT = struct.Struct(">i")
 _LONG = struct.Struct(">q")
 
 _TASK = "penstock.task"
-"""The entry with the number of the task, if it differs from that of the partition (KIP-28)."""
+"""The entry for the task's number, if its partition has another (KIP-28)."""
 
 TOPIC = "penstock#"
 """Prefix of the entries for the topics of an application; see `lost_topics`."""
@@ -56,7 +57,7 @@ class PartitionMetadata(NamedTuple):
 
     @staticmethod
     def decode(text: str) -> PartitionMetadata:
-        """Return the metadata in `text`; as in Kafka Streams, empty for a text in another format."""
+        """Return the metadata in `text`, empty for another format, as in Kafka Streams."""
         try:
             return _decoded(base64.b64decode(text, validate=True))
         except (ValueError, struct.error):  # not Base64, not ASCII, or its content is not UTF-8
@@ -83,13 +84,15 @@ def _decoded(data: bytes) -> PartitionMetadata:
 
 
 def committed_task(subtopology: int, partition: TopicPartition, committed: OffsetAndMetadata) -> TaskId:
-    """Return the task that committed an offset of `partition`, and has the state of its keys."""
+    """Return the task that committed an offset of `partition`. This task has the state of its keys."""
     remembered = PartitionMetadata.decode(committed.metadata).processor_metadata
     return TaskId(subtopology, remembered.get(_TASK, partition.partition))
 
 
 def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-    """Raise StreamsError if another task, with the state of the keys, has committed offsets of these partitions.
+    """Raise StreamsError if another task has committed offsets of these partitions.
+
+    That task has the state of the keys.
 
     committed: the offsets of the partitions that `task` reads.
     """

@@ -13,7 +13,7 @@ from penstock.record import TopicPartition
 
 
 class RecordPurge:
-    """Deletes records at intervals; a deletion that a broker refuses is repeated in the next interval.
+    """Deletes records at intervals, retrying refused deletions in the next interval.
 
     Args:
         interval_ms: time (ms) between two deletions (`repartition.purge.interval.ms`).

@@ -1,4 +1,4 @@
-"""The progress of tasks: committed positions of their partitions, with the end offsets from the brokers."""
+"""The progress of tasks: committed positions and end offsets of their partitions."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def make_internal_topics(layout: Layout, admin: Admin, topics: Mapping[str, int]
 
 
 def wrong_partitions(layout: Layout, topics: Mapping[str, int]) -> Iterator[str]:
-    """Yield an error text for each internal topic that exists with a wrong number of partitions.
+    """Yield an error text for each internal topic with a wrong number of partitions.
 
     topics: as in `make_internal_topics`.
     """

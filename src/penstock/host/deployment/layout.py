@@ -53,7 +53,7 @@ class Layout:
         return self.specs[task.subtopology]
 
     def changelogs(self, task: TaskId) -> dict[str, TopicPartition]:
-        """Return the changelog partition of each logged store of `task`; its number is that of the task."""
+        """Return the changelog partition of each logged store of `task`. Its number is that of the task."""
         return {name: TopicPartition(topic, task.partition) for name, (topic, _) in self.spec(task).changelogs.items()}
 
     def written_changelogs(self, task: TaskId) -> Mapping[str, str]:

@@ -9,7 +9,7 @@ from typing import Final
 from penstock.client.api import Admin
 
 _PATIENCE_SECONDS: Final = 2.0
-"""Maximum time (s) until all brokers of a cluster know a topic that one of them has created."""
+"""Maximum time (s) until all brokers of a cluster know a new topic."""
 
 _PAUSE_SECONDS: Final = 0.2
 

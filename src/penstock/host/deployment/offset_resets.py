@@ -73,7 +73,7 @@ def reset_offsets(
 
 
 def truncation(partition: TopicPartition, at: EpochPosition, left: EpochPosition) -> str:
-    """Return the error text for a log that has lost its records below `at` and at or above `left`."""
+    """Return the error text for a truncated log, with the lost and remaining ends."""
     end = "an unknown offset" if left.offset < 0 else f"offset {left.offset} (epoch {left.leader_epoch})"
     return (
         f"The log of topic {partition.topic}, partition {partition.partition}, was truncated: records up to offset "

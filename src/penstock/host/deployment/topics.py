@@ -88,18 +88,18 @@ def check_source_topics(topology: BuiltTopology, topics: Mapping[str, int], brok
 
 
 def written_topics(topology: BuiltTopology, config: StreamsConfig) -> list[str]:
-    """Return the external topics that an application names and writes: those of sinks and dead letters."""
+    """Return the external topics written by name: those of sinks and dead letters."""
     dead_letters = config[DEAD_LETTER_QUEUE_TOPIC]
     return [*external_sink_topics(topology), *([] if dead_letters is None else [dead_letters])]
 
 
 def named_topics(topology: BuiltTopology, config: StreamsConfig) -> frozenset[str]:
-    """Return the external topics that must exist: those that an application names, for reading or writing."""
+    """Return the external topics that must exist: those named by the application."""
     return frozenset([*source_topics(topology), *written_topics(topology, config)])
 
 
 def check_sink_topics(topology: BuiltTopology, topics: Mapping[str, int], config: StreamsConfig) -> None:
-    """Raise StreamsError if a topic that the application names and writes is missing from `topics` of the brokers."""
+    """Raise StreamsError if an output topic of the application is not in `topics`."""
     missing = [topic for topic in written_topics(topology, config) if topic not in topics]
     if missing:
         raise StreamsError(
@@ -148,7 +148,7 @@ def repartition_counts(topology: BuiltTopology, topics: Mapping[str, int]) -> di
 
 
 def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group: frozenset[str]) -> None:
-    """Add to `error`, which has Kafka's text, the sources of the topics in `group` and a remedy."""
+    """Add the sources of the topics in `group`, and a remedy, to `error`. The text of `error` is Kafka's."""
     for node in _sources(topology):
         if read := [topic for topic in node.topics if topic in group]:
             error.add_note(f"{node.name} reads {', '.join(read)}{_made_at(topology, node)}.")
@@ -160,7 +160,7 @@ def _explain_copartitioning(error: TopologyError, topology: BuiltTopology, group
 
 
 def _counts_upstream(name: str, topology: BuiltTopology, known: Mapping[str, int]) -> list[int | None]:
-    """Return the number of partitions of each topic upstream of `name`, None if not yet known."""
+    """Return the partition counts of the topics upstream of `name`, None for unknown counts."""
     return [
         known.get(topic)
         for spec in topology.subtopologies

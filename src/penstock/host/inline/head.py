@@ -40,7 +40,7 @@ APPLICATION_ID: Final = "penstock-head"
 """The default application.id; no state is kept under it."""
 
 _SHOWN: Final = 100
-"""Number of records shown in a notebook: enough for users, and not too much for a page."""
+"""Number of records shown in a notebook, enough for users and pages."""
 
 _KEPT: Final = 50_000
 """Maximum number of buffered records over all partitions."""
@@ -122,7 +122,7 @@ def first_records(
     config: StreamsConfig | Mapping[str, Any] | None,
     max_records: int,
 ) -> tuple[list[Record[Any, Any]], str]:
-    """Return the first records at the end of a topology, and a description of the input read for them.
+    """Return the first records at the end of a topology, with its input as text.
 
     Args:
         ending_in: returns the topology whose last processor is created by a supplier.
@@ -209,7 +209,7 @@ class _Input:
         self._taken = dict.fromkeys(topics, 0)
 
     def rows(self, limit: int) -> Iterator[_Row]:
-        """Yield up to `limit` records; the smallest timestamp among the next of all partitions comes first."""
+        """Yield up to `limit` records, merging the partitions by timestamp."""
         kept = max(_KEPT // max(len(self._begins), 1), 1)
         merged = heapq.merge(*(self._rows(each, kept) for each in self._begins), key=lambda row: row.timestamp)
         for row in islice(merged, limit):

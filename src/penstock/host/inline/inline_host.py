@@ -38,11 +38,11 @@ from penstock_broker.common.clock import Clock, SystemClock
 PARTITION = 0
 
 MAXIMUM_FOLLOWING = 1_000_000
-"""Maximum number of further records caused by one record; only a topology with an endless loop exceeds it."""
+"""Maximum number of further records caused by one record. Only a topology with an endless loop exceeds it."""
 
 
 class ProducedRecord(NamedTuple):
-    """A record written by the topology; number: its position among all of them, timestamp in ms."""
+    """A record written by the topology. number: its position among all records written; timestamp: ms."""
 
     number: int
     topic: str
@@ -146,7 +146,10 @@ class InlineHost:
         self._process_queues()
 
     def take_output(self) -> list[ProducedRecord]:
-        """Return and remove all records written since the last call, in the order of sending, across topics."""
+        """Return and remove all records written since the last call.
+
+        They are in the order of sending, across topics.
+        """
         output, self._output = self._output, []
         return output
 
@@ -162,7 +165,7 @@ class InlineHost:
         return dropped
 
     def metrics(self) -> Mapping[MetricName, Metric]:
-        """Return the metrics of the task by name: those in `host_metrics`, and those of its sensors.
+        """Return the metrics of the task and its sensors by name, as in `host_metrics`.
 
         Rates, averages and extremes are those of the time before now.
         """
@@ -191,7 +194,10 @@ class InlineHost:
         return sorted(named.union(() if self._global_task is None else self._global_task.topics, patterns))
 
     def _accept(self, topic: str, record: _Record) -> bool:
-        """Deliver a record to the source or global store of its topic; return whether the topic has one."""
+        """Deliver a record to the reader of its topic; return whether it has one.
+
+        The reader is a source or a global store.
+        """
         source = self._source_of(topic)
         if source is not None:
             self._enqueue(source, topic, record)
@@ -215,7 +221,7 @@ class InlineHost:
         return None
 
     def _log_of(self, source: SourceSpec, topic: str) -> str:
-        """Return the key for the offsets of a topic: as in Kafka's driver, all topics of a pattern count as one."""
+        """Return the key for the offsets of a topic. As in Kafka's driver, all topics of a pattern count as one."""
         return topic if source.pattern is None else source.pattern.pattern
 
     def _enqueue(self, source: SourceSpec, topic: str, record: _Record) -> None:
@@ -233,7 +239,7 @@ class InlineHost:
         self._task.add_records(topic, PARTITION, batch)
 
     def _process_queues(self) -> None:
-        """Process buffered records, and all further records that they cause, until the task has to wait."""
+        """Process buffered records, and all resulting records, until the task has to wait."""
         followed = 0
         while True:
             while (taken := self._task.process_next(self._wait)) is not None:
@@ -292,7 +298,7 @@ def _global_task(topology: BuiltTopology, config: StreamsConfig, clock: Clock) -
 
 
 def _changelog_topics(spec: SubtopologySpec) -> dict[str, str]:
-    """Return the changelog topic of each store that has its own, instead of a source topic."""
+    """Return the changelog topics by store, omitting source topics used as changelogs."""
     return {name: topic for name, (topic, _) in spec.changelogs.items() if topic not in spec.source_topics}
 
 

@@ -28,11 +28,11 @@ from penstock.task.task_checkpoint import TaskCheckpoint
 LANE_FILE, CACHE_FILE = "lane", "cache"
 
 ReadRecords = Callable[[TopicPartition, int, int], RecordBatch]
-"""Called with a partition, a first offset and a number of records; returns those records as bytes."""
+"""Returns records as bytes, given a partition, a first offset and a count."""
 
 
 class TracedTask(NamedTuple):
-    """A task of a trace: its lane, the size of its record cache (bytes), and the files of its commits by name."""
+    """A task of a trace. cache_bytes: size of its record cache. commits: files by the names of its commits."""
 
     task: TaskId
     lane: int
@@ -97,7 +97,7 @@ class OrderReplay:
                     self._replay(traced, TracedCommit.decode(traced.commits[name].read_bytes()), name)
 
     def store_entries(self, task: TaskId, store_name: str) -> Iterator[tuple[bytes, bytes]]:
-        """Return the entries of a store of `task` after the last commit, as bytes in key order."""
+        """Return the final entries of a store of `task`, as bytes in key order."""
         return self._bases[task].view(store_name).range(None, None, False)
 
     def _replay(self, traced: TracedTask, commit: TracedCommit, name: str) -> None:

@@ -1,4 +1,7 @@
-"""Measurements of a task by its host: process latency, age of records at sinks, stream time and dropped records."""
+"""Measurements of a task by its host.
+
+These are process latency, age of records at sinks, stream time and dropped records.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ class TaskMeasuring:
         }
         self._measured: dict[str, Measurement] = {}
         self._written: dict[str, list[tuple[Int64Array, int]]] = {}
-        """By topic: timestamps of records whose ages are not added yet, and the time of their writing (ms)."""
+        """Timestamps by topic of records with ages to be added, with their write times (ms)."""
         self._rows = 0
 
     def processed(self, records: int, nanoseconds: int) -> None:
@@ -81,7 +84,7 @@ class TaskMeasuring:
                 self._add(operation, _measurement(ages))
 
     def prepared(self, commit: TaskCommit, now_ms: int) -> None:
-        """Add the output, the stream time and the newly dropped records of a commit at `now_ms`."""
+        """Add output, stream time and newly dropped records of a commit at `now_ms`."""
         self.written(commit.output, now_ms)
         if commit.checkpoint.stream_time != NO_TIMESTAMP:
             time = float(commit.checkpoint.stream_time)
@@ -104,7 +107,7 @@ class TaskMeasuring:
 
 
 def of_base(task: str, measured: Mapping[str, Measurement]) -> dict[str, Measurement]:
-    """Return the measurements of the base of `task`, one database for all its stores, by operation."""
+    """Return the measurements by operation of the base of `task`, one database for all stores."""
     return {
         name if name == STATE_SIZE else operation_of(name, state_id("rocksdb"), task): measurement
         for name, measurement in measured.items()

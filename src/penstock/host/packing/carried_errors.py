@@ -43,7 +43,7 @@ def carried(error: BaseException) -> CarriedError:
 
 
 def made_again(errors: Iterable[CarriedError]) -> BaseException | None:
-    """Restore a chain of `errors`, each caused by the next, and return the first; None if empty."""
+    """Restore a chain of `errors`, each caused by the next; return the first, if any."""
     made = [_made(*each) for each in errors]
     for error, cause in pairwise(made):
         error.__cause__ = cause

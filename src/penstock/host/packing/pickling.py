@@ -1,4 +1,4 @@
-"""Pickles user code: by name if a process can import it, otherwise by value, or by value for given modules.
+"""Pickles user code: by name if importable, by value otherwise or on request.
 
 It extends cloudpickle: cached functions (`functools.lru_cache`) are pickled by value whenever their modules are, while
 cloudpickle considers them importable everywhere; modules pickled by value may refer to one another; and msgspec's cache
@@ -266,7 +266,7 @@ def _ordered(constants: tuple[object, ...]) -> tuple[object, ...]:
 
 
 def _is_importable(cls: type) -> bool:
-    """Return whether importing the module of `cls` provides it, as it does for all classes of C."""
+    """Return whether importing the module of `cls` provides it, as for all C classes."""
     if not cls.__flags__ & _MADE_BY_PYTHON:
         return True
     if cls.__module__ == "__main__" or _goes_by_value(cls.__module__):
@@ -298,7 +298,7 @@ def _goes_by_value(name: str) -> bool:
 
 
 def _is_imported(function: Any) -> bool:
-    """Return whether importing the module of `function` provides it, and the module is not pickled by value."""
+    """Return whether importing the module of `function` provides it. Modules pickled by value do not count."""
     name = str(function.__module__)
     if name == "__main__" or _goes_by_value(name):
         return False

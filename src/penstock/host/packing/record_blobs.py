@@ -1,4 +1,4 @@
-"""Record batches as blobs of bytes, column by column, for transfer between processes and for files."""
+"""Serialization of record batches as blobs, by column, for other processes and files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BATCH_DECODER = msgspec.msgpack.Decoder(tuple[str, int, _Column, _Column | None
 
 
 def encode_batch(topic: str, partition: int, batch: RecordBatch, max_bytes: int) -> list[bytes]:
-    """Return `batch` as blobs of at most `max_bytes` each, in order; a larger record has its own blob.
+    """Return `batch` as ordered blobs of at most `max_bytes`; a larger record has its own.
 
     A blob is a byte for its format version, then MessagePack: checkpoints contain such blobs (see `carried`).
     """
@@ -68,7 +68,7 @@ def decode_batch(blob: bytes | memoryview) -> PartitionBatch:
 
 
 def _encoded_column(column: Sequence[bytes | None]) -> _Column:
-    """Return a column for MessagePack: entries, and the indices of a dictionary, empty for a plain column."""
+    """Return a column for MessagePack: entries, and dictionary indices, empty for plain columns."""
     if not isinstance(column, DictionaryColumn):
         return rows_of(column), "", b""
     entries, places = column.compact()
@@ -85,7 +85,7 @@ _STEPS = "steps"  # consecutive numbers
 
 
 def _encoded_numbers(numbers: Int64Array) -> _Numbers:
-    """Return numbers for MessagePack: the minimum, and the differences to it in the smallest sufficient type."""
+    """Return numbers for MessagePack: minimum and differences to it, in the smallest type."""
     if not len(numbers):
         return 0, _STEPS, b""
     least = int(numbers.min())

@@ -1,4 +1,4 @@
-"""Serialization of tapped records, from the process of a task to the one that displays them.
+"""Serialization of tapped records, from the task's process to the display.
 
 Keys and values of the program's own classes are pickled by value. One that cannot be pickled is sent as text, because a
 sample is for display only.

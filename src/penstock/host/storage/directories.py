@@ -29,7 +29,10 @@ def application_directory(config: StreamsConfig) -> Path:
 
 
 def warn_of_temporary_state(config: StreamsConfig) -> None:
-    """Log a warning if the checkpoint of an application is among temporary files for lack of a better place."""
+    """Log a warning if an application's checkpoint is among temporary files.
+
+    That is the case if no better place is writable.
+    """
     if Path(config["state.dir"]) == temporary_directory() and config["penstock.checkpoint.dir"] is None:
         _log.warning(
             "The checkpoint of %s is among the temporary files (%s), because the state directory of this user is not "

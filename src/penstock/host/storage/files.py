@@ -1,4 +1,6 @@
-"""Files in one directory on any file system of pyarrow; each appears complete or not at all.
+"""Files in one directory on any file system of pyarrow.
+
+Each appears complete or not at all.
 
 The way of writing a file depends on the file system:
 - with atomic replacing renames (a local disk): under a temporary name, then renamed;
@@ -41,13 +43,13 @@ _MOVES = 5
 """Number of attempts to rename a file before the error is raised."""
 
 _LOOKS = 3
-"""Number of times a reader looks for a file replaced in two steps, to tolerate as many replacements meanwhile."""
+"""Number of times a reader looks for a file replaced in two steps. It tolerates as many replacements meanwhile."""
 
 _OBJECT_STORES = frozenset({"s3", "gcs", "abfs"})
 
 
 class FoundFile(NamedTuple):
-    """A file or a directory; modified_ms: time of its last change, None if the file system has no such times."""
+    """A file or a directory. modified_ms: time of its last change, None if the file system has no such times."""
 
     name: str
     modified_ms: int | None
@@ -123,7 +125,7 @@ class Files:
         return self._existing(path, read)
 
     def find(self, directory: str) -> list[FoundFile]:
-        """Return the entries of a directory, empty if it does not exist; temporary files begin with a dot."""
+        """Return the entries of a directory, empty if missing. Temporary files begin with a dot."""
         selector = _arrow_files().FileSelector(self._path(directory), allow_not_found=True)
         try:
             infos = self._files.get_file_info(selector)
@@ -170,7 +172,7 @@ class Files:
             self._replace(temporary, target)
 
     def write_once(self, path: str, data: bytes, before_rename: Callable[[], None] | None = None) -> None:
-        """Write a file whose content does not depend on the writing process; an existing one is unchanged.
+        """Write a file with deterministic content, unless it exists.
 
         Any number of processes may write it at the same time. before_rename: as for `write`.
         """
@@ -279,7 +281,7 @@ class Files:
 
 
 def without_secrets(uri: str) -> str:
-    """Return a URI for logs and errors, without user, password and query, which may contain keys."""
+    """Return a URI for logs and errors, without user, password and query. The query may contain keys."""
     scheme, mark, rest = uri.partition("://")
     if not mark:
         return uri
@@ -301,7 +303,7 @@ def _beside(target: str) -> str:
 
 
 def sync(descriptor: int) -> None:
-    """Sync the content of an open file, or the entries of an open directory, to the disk."""
+    """Sync an open file's content, or an open directory's entries, to the disk."""
     full_sync: int | None = getattr(fcntl, "F_FULLFSYNC", None)  # macOS: fsync leaves the data in the disk's cache
     if full_sync is None:
         os.fsync(descriptor)
@@ -310,7 +312,7 @@ def sync(descriptor: int) -> None:
 
 
 def sync_path(path: str) -> None:
-    """Sync the content of a file, or the entries of a directory: created, replaced and deleted names."""
+    """Sync the content of a file, or the names in a directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         sync(descriptor)

@@ -18,7 +18,7 @@ def cores() -> int:
 
 
 def cores_at_a_time(limit: Path = _LIMIT) -> int:
-    """Return the number of cores that the processes of this container may use at the same time.
+    """Return the number of cores that this container's processes may use simultaneously.
 
     It may be smaller than `cores`: the processes share a quota of time, rounded up here. limit: the file of the control
     group with the quota.

@@ -1,4 +1,4 @@
-"""Runs any number of hosts by name as one: the hosts of an application's named topologies.
+"""Runs the hosts of an application's named topologies as one.
 
 Each has its own query, checkpoint and pace. The application is running while no topology is rebalancing; one that ends
 with an error ends all. Rule: hosts are called without holding a lock, because they call back from their threads.
@@ -18,9 +18,9 @@ _FAILED_CLOSE_MS = 60_000
 _OF_WATCHING = ("watched", "unseen")
 """Statistics of hosts that only watch an application, equal for all of them."""
 _SEEN_STATES = (State.REBALANCING, State.RUNNING, None, State.NOT_RUNNING)
-"""Possible states of topologies in other processes, by precedence: the first one present applies to all.
+"""Possible states of topologies in other processes, by precedence.
 
-None is the state of a topology that is not visible, and may be running.
+The first one present applies to all. None is the state of a topology that is not visible, and may be running.
 """
 _SUMS = ("records_in", "bytes_in", "records_out", "records_per_second", "lag")
 
@@ -55,7 +55,7 @@ class NamedHosts:
                 raise
 
     def remove(self, name: str, timeout_ms: int) -> bool:
-        """Stop the host `name` after its current commit and remove it; return whether it ended in time (ms)."""
+        """Stop the host `name` after its current commit and remove it. Returns whether it ended within `timeout_ms`."""
         host = self.find(name)
         if host is None:
             return True

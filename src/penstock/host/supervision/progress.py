@@ -62,7 +62,7 @@ class ProgressLog:
 
 
 class DroppedRecordsLog:
-    """Warns of records that tasks drop, at most once a minute, because such a loss is not requested.
+    """Warns of dropped records, at most once a minute, because the loss is unintended.
 
     Args:
         application_id: the application.id.
@@ -80,7 +80,7 @@ class DroppedRecordsLog:
         self._told_at: float | None = None
 
     def look(self) -> None:
-        """Warn if records were dropped since the last warning, and that was at least a minute ago."""
+        """Warn of newly dropped records, unless the last warning is under a minute ago."""
         now = self._clock()
         if self._told_at is not None and now - self._told_at < _DROPPED_EVERY_SECONDS:
             return

@@ -35,7 +35,7 @@ class Restarts:
         )
 
     def next_wait_ms(self, commit: int) -> int | None:
-        """Return the wait (ms) before the restart after an error, None if the limit is reached.
+        """Return the wait (ms) before a restart, None if the limit is reached.
 
         commit: the number of the last commit; a higher one than at the last restart begins a new row.
         """

@@ -12,8 +12,8 @@ _SECONDS: Final = 0.0005
 
 
 def switch_threads_often() -> None:
-    """Let a thread that wakes up next to a busy one run after 0.5 ms instead of 5 ms.
+    """Reduce the thread switch interval from 5 ms to 0.5 ms.
 
-    Each record passes through several threads.
+    A thread that wakes up next to a busy one then runs earlier. Each record passes through several threads.
     """
     sys.setswitchinterval(_SECONDS)

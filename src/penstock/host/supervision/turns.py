@@ -47,7 +47,7 @@ class ScheduleShare:
 
 
 class Runner:
-    """A source of successive runs of one topology: its processing thread, or one of its worker processes.
+    """A source of successive runs of one topology: its thread or a worker process.
 
     Args:
         share: the share of the topology.
@@ -85,7 +85,7 @@ class FairSchedule:
         runner.is_waiting, runner.asked_at = True, now
 
     def wait_ns(self, runner: Runner, now: int) -> int:
-        """Return 0 if the waiting `runner` may begin, otherwise the time until it should ask again."""
+        """Return 0 if the waiting `runner` may begin, otherwise the time to wait."""
         self._running = [each for each in self._running if now - each.began_at < LONGEST_NS]
         free = self._places - len(self._running)
         if free <= 0:
@@ -205,7 +205,10 @@ class Turns:
             self._changed.notify_all()
 
     def rest(self, turns: Iterable[Turn]) -> None:
-        """Make all runners stop waiting for those of `turns` that neither run nor wait, until these ask again."""
+        """Make runners stop waiting for idle ones of `turns`, until these ask again.
+
+        Those that run or wait are not idle.
+        """
         with self._changed:
             for turn in turns:
                 self._schedule.rest(turn.runner)
@@ -237,7 +240,7 @@ class TopologyTurns:
         return turn
 
     def rest(self, busy: Collection[int] = ()) -> None:
-        """Make other topologies stop waiting for this one until its next run, because it has no work; thread-safe.
+        """Make other topologies stop waiting for this idle one until its next run; thread-safe.
 
         busy: the numbers of worker processes with work.
         """
@@ -287,7 +290,7 @@ class Turn:
         self._turns.end(self)
 
     def leave(self) -> None:
-        """End the turn if it is taken, take no further turns, and let a waiting run begin; thread-safe."""
+        """End the turn, take no further ones, and release a waiting run; thread-safe."""
         self._turns.leave(self)
 
 

@@ -1,6 +1,6 @@
-"""The base on disk: one LMDB environment per task, shared by processes of a machine with one writer at a time.
+"""The base on disk: one LMDB environment per task.
 
-Only this package imports lmdb.
+Several processes of a machine may open it; one writes at a time. Only this package imports lmdb.
 
 Rules:
 - One database holds the entries of all stores, each key with a prefix of two bytes for its store; another holds the

@@ -104,7 +104,7 @@ class LmdbBase(LmdbEntries):
         return environment
 
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in a write transaction that directly follows the read one, again whenever the map must grow."""
+        """Run `action` in the write transaction after the one read, retrying when the map grows."""
         environment = self._opened()
         seen = self._reader().id()
         self._end_reading()
@@ -143,7 +143,7 @@ class LmdbBase(LmdbEntries):
         return growing(lambda: self._opened().begin(write=write), lambda: self._resize(0))
 
     def _resize(self, map_bytes: int) -> None:
-        """Change the size of the map (0: that of the file); this process must have no transactions."""
+        """Change the size of the map (0: that of the file). This process must have no transactions."""
         with self._lock:
             self._end_snapshots()
             self._opened().set_mapsize(map_bytes)

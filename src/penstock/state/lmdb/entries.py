@@ -19,7 +19,7 @@ from penstock.state.lmdb.stored_keys import LONGEST_KEY, STORE_SIZE, long_key, l
 
 
 class LmdbEntries(LmdbReader):
-    """The entries and the stamp of one base, in two databases of an LMDB environment (implements Base)."""
+    """The entries and the stamp of one base, in two LMDB databases (implements Base)."""
 
     _process: int
     _environment: lmdb.Environment | None
@@ -41,11 +41,14 @@ class LmdbEntries(LmdbReader):
         self._write(write)
 
     def measured(self) -> Mapping[str, Measurement]:
-        """Return the size (bytes) of all stores after the last commit applied here, empty before the first."""
+        """Return the size (bytes) of all stores after the last commit applied here.
+
+        The result is empty before the first commit.
+        """
         return {} if self._size is None else {STATE_SIZE: Measurement(1, self._size, self._size, self._size)}
 
     def rebuild(self, commits: Callable[[], Iterable[Changes]], stamp: bytes) -> None:
-        """Drop all entries, apply the changes of `commits` in order and set the stamp, in one transaction.
+        """Replace all entries by the changes of `commits`, and set the stamp, in one transaction.
 
         `commits` is called again if the map must grow. Raises the errors of `apply`.
         """

@@ -1,4 +1,4 @@
-"""Reads of a base: entries and stamp of one transaction, and the view of one store."""
+"""Reads of a base: entries and stamp of one transaction, and views of stores."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _FIRST_CHUNK, _CHUNK = 8, 512
 
 
 class LmdbReader(ABC):
-    """Reads of a base or a snapshot, in the database of entries and that of metadata."""
+    """Reads of a base or a snapshot, from its databases of entries and metadata."""
 
     _path: Path
     _entries: Any
     _meta: Any
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit, None without a commit, in the transaction of all reads."""
+        """Return the stamp of the last commit, None if absent. It belongs to the transaction of all reads."""
         return self._get(STAMP, self._meta)
 
     def view(self, store_name: str) -> BaseView:
@@ -56,7 +56,7 @@ class LmdbReader(ABC):
     # ---------- for views
 
     def number(self, store_name: str) -> bytes | None:
-        """Return the two-byte key prefix of a store, None if the store never had an entry."""
+        """Return the two-byte key prefix of a store, None before its first entry."""
         return self._get(NUMBER + store_name.encode(), self._meta)
 
     def count(self, number: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Several bases in one LMDB environment, with two files and two file handles for all of them.
+"""Several bases in one LMDB environment, with two files and two file handles.
 
 This holds for any number of processes and threads that open them.
 
@@ -35,7 +35,7 @@ MAP_BYTES: Final = 1 << 40
 _MAX_DATABASES: Final = 8192
 _MAX_READERS: Final = 4096
 _SPARE_TRANSACTIONS: Final = 16
-"""Number of read transactions kept for reuse: a new one allocates memory for all possible databases."""
+"""Number of read transactions kept for reuse. A new one allocates memory for all possible databases."""
 
 _SEPARATOR: Final = "/"
 
@@ -129,7 +129,7 @@ class SharedLmdbBase(LmdbEntries):
         self._seen = super().stamp()
 
     def stamp(self) -> bytes | None:
-        """Return the stamp of the last commit, None without a commit; the next `apply` must follow it."""
+        """Return the stamp of the last commit, None if absent. The next `apply` must follow that commit."""
         self._seen = super().stamp()
         return self._seen
 
@@ -157,7 +157,7 @@ class SharedLmdbBase(LmdbEntries):
             self._environment = None
 
     def number(self, store_name: str) -> bytes | None:
-        """Return the two-byte key prefix of a store, None if the store never had an entry."""
+        """Return the two-byte key prefix of a store, None before its first entry."""
         number = self._numbers.get(store_name) or super().number(store_name)
         if number is not None:
             self._numbers[store_name] = number

@@ -16,7 +16,9 @@ from penstock.state.lmdb.reader import ENTRIES, META, LmdbReader
 
 
 class LmdbSnapshot(LmdbReader):
-    """A base at one commit (implements BaseSnapshot): a read transaction, used by one thread at a time.
+    """A base at one commit (implements BaseSnapshot).
+
+    It is a read transaction, used by one thread at a time.
 
     Args:
         path: the path of the base, for errors.

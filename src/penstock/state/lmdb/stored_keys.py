@@ -1,4 +1,4 @@
-"""The format of stored entries: a two-byte prefix for the store, and a digest for the end of a long key."""
+"""The format of stored entries. Keys have a two-byte prefix for the store; a digest replaces the end of a long key."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def long_key(number: bytes, key: bytes) -> bytes:
 
 
 def long_value(key: bytes, value: bytes | None) -> bytes | None:
-    """Return the stored value of an entry; that of a long key begins with the complete key."""
+    """Return the stored value of an entry; long keys precede their value."""
     if value is None or len(key) <= LONGEST_KEY:
         return value
     return len(key).to_bytes(_KEY_LENGTH_SIZE, "big") + key + value
@@ -53,14 +53,14 @@ def may_share(stored: bytes) -> bool:
 
 
 def same_group(one: bytes, other: bytes) -> bool:
-    """Return whether two stored keys share their first bytes, so that their order depends on the complete keys."""
+    """Return whether two stored keys share their first bytes. Their order then depends on the complete keys."""
     return len(one) >= _GROUPED and one[:_GROUPED] == other[:_GROUPED]
 
 
 def in_order(
     chunk: list[tuple[bytes, bytes]], from_key: bytes | None, to_key: bytes | None, reverse: bool
 ) -> Iterable[tuple[bytes, bytes]]:
-    """Return the entries of a chunk with from_key <= key < to_key, ordered by their complete keys.
+    """Return the chunk's entries with from_key <= key < to_key, ordered by complete keys.
 
     Entries outside of these bounds can only be among those that share their first bytes with a bound.
     """

@@ -1,6 +1,6 @@
-"""The schemas of the requests and responses of an API, by its key; their modules are loaded on first use.
+"""The schemas of an API's requests and responses, by its key.
 
-schemas/ has the schemas, schema.py their format.
+Their modules are loaded on first use. schemas/ has the schemas, schema.py their format.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ _NUMBERS: Final = {
 
 
 class LazyArray(Generic[T]):
-    """An array whose elements are created as they are written, so that only one is in memory at a time.
+    """An array with elements created during writing, one in memory at a time.
 
     Args:
         sources: the sources of the elements.

@@ -101,7 +101,7 @@ class Structure(NamedTuple):
         return _includes(field.nullable, self.version)
 
     def inner(self, field: Field) -> Structure | None:
-        """Return the structure of a field or of the elements of an array, None for values without fields."""
+        """Return the structure of a field or its elements, None for plain values."""
         return self._replace(name=field.element) if field.element in self.schema.structures else None
 
 
