@@ -188,8 +188,8 @@ class Admin(Protocol):
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of consumer group `group`; partitions without an offset are omitted.
 
-        stable: raise UnstableOffsetCommitError if an open transaction has offsets that are not committed yet (KIP-447);
-        otherwise return the last committed offsets.
+        stable: raise UnstableOffsetCommitError if an open transaction has pending offsets (KIP-447); otherwise return
+        the last committed offsets.
         """
         ...
 
@@ -245,7 +245,7 @@ class Consumer(Protocol):
         ...
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop reading these partitions; none of their records is returned afterwards."""
+        """Stop reading these partitions; their records are no longer returned."""
         ...
 
     def pause(self, partitions: Collection[TopicPartition]) -> None:
@@ -416,7 +416,7 @@ class TransactionalProducer(Protocol):
     ) -> dict[TopicPartition, int]:
         """Commit the records sent, together with `offsets` of the group of `member`.
 
-        Return the offset after the last record of each partition written to.
+        Returns the offset after the last record of each partition written to.
 
         Raises CommitRefusedError if the group refuses the offsets of the member; TaskMigratedError if the broker has
         ended the transaction after transaction.timeout.ms; ProducerFencedError if another producer has fenced this one;

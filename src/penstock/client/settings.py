@@ -1,7 +1,7 @@
 """Settings of each client, derived from the configuration of the application.
 
-The functions are pure; none of them connects. Precedence, lowest first: Penstock's defaults for the role; keys without
-a prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for that role only;
+The functions are pure and never connect. Precedence, lowest first: Penstock's defaults for the role; keys without a
+prefix, for every client; keys with the prefix of the role (`consumer.`, `producer.`, `admin.`), for that role only;
 forced settings of the role. Keys of Kafka's Java clients are translated if librdkafka has them under another name;
 those without effect are dropped, with one log line each. References to secrets are resolved here, at the last moment.
 Messages never contain values of keys.

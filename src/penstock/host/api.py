@@ -43,8 +43,8 @@ class StreamThreadExceptionResponse(Enum):
     """The response of a handler of uncaught exceptions (Kafka class: StreamThreadExceptionResponse).
 
     REPLACE_THREAD: continue from the last commit with new workers, within `penstock.restart.max.attempts`.
-    SHUTDOWN_CLIENT: end in the state ERROR. SHUTDOWN_APPLICATION: end all instances of the application in the state
-    ERROR. On Spark there is only one.
+    SHUTDOWN_CLIENT: end in the state ERROR.
+    SHUTDOWN_APPLICATION: end all instances of the application in the state ERROR. On Spark there is only one.
     """
 
     REPLACE_THREAD = "REPLACE_THREAD"

@@ -61,7 +61,7 @@ In an instance on the threads host, with the number of commits since its start a
     commit.ended            all bases have them
     group.planned           the leader of a rebalance has planned, the assignments are not sent to the group
     group.told              they are sent, no answer has arrived
-    group.assigned          the group has assigned tasks, none is opened or closed
+    group.assigned          the group has assigned tasks, but not opened or closed any
     group.given_up          a task is closed after its last commit, unknown to the group
     state.opened            the base of a task is open, its changelogs are not read
     state.read              the base has a part of its missing changelog records
@@ -193,7 +193,7 @@ def _order(text: str) -> _Order:
 
 
 def crash_point(name: str, epoch: int) -> None:
-    """Kill or stop this process if the environment orders it for `name` and `epoch`."""
+    """Kill or stop this process if the environment orders it for `name` and `epoch`. An order applies once."""
     for order in _orders():
         if order.point == name and epoch >= order.epoch:
             _strike(order, epoch)

@@ -181,9 +181,9 @@ def encode_snapshot(
 ) -> list[EncodedSegment]:
     """Return snapshots at `position` of the entries from `start`, until `content_bytes` or the end.
 
-    entries: (key, value) of each store, in order of stores and keys, none before `start`; few are read beyond those
-    returned. cycle: number of the round. Each snapshot begins at the end of the previous one; the last has an open end
-    if `entries` ran out.
+    entries: (key, value) of each store, in order of stores and keys, starting at `start` or later; few are read beyond
+    those returned. cycle: number of the round. Each snapshot begins at the end of the previous one; the last has an
+    open end if `entries` ran out.
     """
     encoded: list[EncodedSegment] = []
     chunks = _chunks(entries)

@@ -309,8 +309,8 @@ class ConfluentAdmin:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the committed offsets of consumer group `group`; partitions without an offset are omitted.
 
-        stable: raise UnstableOffsetCommitError if an open transaction has offsets that are not committed yet; otherwise
-        return the last committed offsets.
+        stable: raise UnstableOffsetCommitError if an open transaction has pending offsets; otherwise return the last
+        committed offsets.
         """
         if not partitions:
             return {}
@@ -508,8 +508,8 @@ class ConfluentAdmin:
     def _call(self, doing: str, ask: Callable[[AdminClient, float], T], *needs: Right) -> T:
         """Return the result of `ask`, called with a client and its time (s).
 
-        The first attempt gets a fraction of the timeout, later ones more, up to the remaining time; each follows an
-        unanswered one with a new client. needs: the permissions for the request.
+        The first attempt gets a fraction of the timeout, later ones more, up to the remaining time. After an unanswered
+        attempt, the next one uses a new client. needs: the permissions for the request.
         """
         deadline = time.monotonic() + self._connection.timeout
         seconds = min(self._connection.timeout * _FIRST_TRY, _FIRST_TRY_SECONDS)

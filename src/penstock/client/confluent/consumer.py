@@ -95,7 +95,7 @@ class ConfluentConsumer:
         self._stalls.begin(positions)
 
     def incremental_unassign(self, partitions: Collection[TopicPartition]) -> None:
-        """Stop reading these partitions; none of their records is returned afterwards."""
+        """Stop reading these partitions; their records are no longer returned."""
         targets = _positions_of(partitions)
         client = self._open()
         self._end_pauses(self._paused.intersection(partitions))
@@ -139,7 +139,7 @@ class ConfluentConsumer:
         return reached
 
     def leader_epochs(self) -> Mapping[TopicPartition, int]:
-        """Return the leader epoch of the last record that arrived of each partition."""
+        """Return the leader epoch of the last record received from each partition."""
         return self._epochs
 
     def poll(

@@ -36,7 +36,7 @@ def committed_offsets(
         cluster: the brokers.
         group: the id of the group.
         partitions: the partitions to look up.
-        stable: wait for open transactions that have offsets to commit (KIP-447).
+        stable: wait for open transactions with pending offsets (KIP-447).
 
     Raises:
         UnstableOffsetCommitError: a transaction was open until the timeout.

@@ -32,7 +32,7 @@ _CODES: Final = frozenset(map(int, ErrorCode))
 
 
 class RecordWriter:
-    """Writes records; without transactions, under a producer id of its own.
+    """Writes records, under a producer id of its own unless in transactions.
 
     Args:
         config: the configuration of the application.
@@ -88,10 +88,9 @@ class RecordWriter:
         return len(self._cluster.partitions(f"writing to {topic!r}", topic))
 
     def end(self, is_commit: bool) -> int:
-        """Commit or abort the open transaction if the other client has no part in it.
+        """Commit or abort a transaction without records or offsets of the other client.
 
-        It has neither records nor offsets there. The other client does not know of such a transaction. Returns the
-        error code of a refusal, or that of success.
+        The other client does not know of such a transaction. Returns the error code of a refusal, or that of success.
         """
         if self._producer is None or not self._added:
             return int(ErrorCode.none)

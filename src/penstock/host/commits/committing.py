@@ -1,7 +1,7 @@
 """The metadata of committed offsets, in the format of Kafka Streams.
 
-It has partition times and processor metadata. Either can therefore continue from a commit of the other (Kafka classes:
-TopicPartitionMetadata, ProcessorMetadata).
+It has partition times and processor metadata. Penstock and Kafka Streams can therefore continue from commits of each
+other (Kafka classes: TopicPartitionMetadata, ProcessorMetadata).
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def check_task(task: TaskId, committed: Mapping[TopicPartition, OffsetAndMetadat
 def check_has_state(committed: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
     """Raise StreamsError if a host without changelog topics committed one of these offsets.
 
-    The changelog topics of an application do not match such an offset.
+    If the application has changelog topics, they lack the state for such an offset.
     """
     for partition, each in sorted(committed.items()):
         if each.metadata == STATE_ELSEWHERE:

@@ -1,6 +1,7 @@
 """Deletion of processed records from topics with no other reader than the application.
 
-These are repartition topics, and topics between DataFrames and the application; their records would never be deleted.
+These are repartition topics, and topics between DataFrames and the application; their records would otherwise be kept
+forever.
 """
 
 from __future__ import annotations

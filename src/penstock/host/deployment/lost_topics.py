@@ -104,7 +104,7 @@ def missing_internal_topics(application_id: str, lost: Iterable[LostTopic]) -> M
 def recorded_topics(
     names: Iterable[str], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> dict[str, frozenset[int]]:
-    """Return the used topics of `names`, with the numbers of their ids then."""
+    """Return the topics of `names` that were used, with the numbers of their former ids."""
     known: dict[str, set[int]] = {}
     for each in committed.values():
         for entry, number in PartitionMetadata.decode(each.metadata).processor_metadata.items():

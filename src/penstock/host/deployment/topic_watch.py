@@ -71,7 +71,7 @@ class TopicWatch:
         self._looked_ms: int | None = None
 
     def look(self, used: UsedTopics, now_ms: int) -> TopicChanges | None:
-        """Return the changes since `used`; None without changes, before the next interval, or without brokers."""
+        """Return the changes since `used`; None if unchanged, not due, or without an answer."""
         if self._looked_ms is None:
             self._looked_ms = now_ms
         if now_ms - self._looked_ms < self._interval_ms:

@@ -47,7 +47,7 @@ _KEPT: Final = 50_000
 
 
 class Head(Tabular, Generic[K, V]):
-    """The first records of a stream: a list of Record, and a table.
+    """The first records of a stream, as a list of Record or a table.
 
     The table has the columns `key` (with `window_start` and `window_end` for windowed keys), `value`, `timestamp` and
     `headers`.

@@ -104,7 +104,7 @@ class LmdbBase(LmdbEntries):
         return environment
 
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in the write transaction after the one read, retrying when the map grows."""
+        """Run `action` in the write transaction directly after the last read. The map grows as needed."""
         environment = self._opened()
         seen = self._reader().id()
         self._end_reading()

@@ -92,7 +92,7 @@ class LmdbEntries(LmdbReader):
 
     @abstractmethod
     def _write(self, action: Callable[[lmdb.Transaction], None]) -> None:
-        """Run `action` in a write transaction that directly follows the read one."""
+        """Run `action` in the write transaction directly after the last read."""
 
     def _moved(self) -> TaskMigratedError:
         return TaskMigratedError(
