@@ -129,7 +129,7 @@ class Admin(Protocol):
         """Return the ids of topics; a recreated topic has another id.
 
         The result omits topics that do not exist, and all topics if the brokers have no ids (before 2.8). Raises
-        TopicAuthorizationError for a topic that this user may not describe.
+        TopicAuthorizationError for a topic that this user may not describe, whether it exists or not.
         """
         ...
 

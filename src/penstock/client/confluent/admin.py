@@ -118,11 +118,7 @@ class ConfluentAdmin:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def topic_ids(self, names: Collection[str]) -> dict[str, str]:
-        """Return the ids of topics, omitting missing topics.
-
-        The result is empty if the brokers have no ids. Raises TopicAuthorizationError for a topic that this user may
-        not describe, whether it exists or not.
-        """
+        """Return the ids of topics, omitting missing topics; see `client.api`."""
         if not names:
             return {}
         wanted = TopicCollection(sorted(names))
@@ -134,10 +130,7 @@ class ConfluentAdmin:
         return self._call("asking for the ids of topics", ask)
 
     def create_topics(self, topics: Sequence[NewTopic]) -> None:
-        """Create `topics` and wait until they are usable.
-
-        Raises TopicExistsError if one exists; the others are still created.
-        """
+        """Create `topics` and wait until they are usable; see `client.api`."""
         if not topics:
             return
         wanted = {
@@ -236,11 +229,7 @@ class ConfluentAdmin:
         return self._call("listing groups", ask, Right("DESCRIBE", "cluster", ""))
 
     def describe_group(self, group: str) -> GroupDescription:
-        """Return a consumer group and its members; the state of a missing group is Dead.
-
-        Args:
-            group: the id of the group.
-        """
+        """Return the consumer group of this id with its members; a missing group is Dead."""
 
         def ask(client: AdminClient, seconds: float) -> GroupDescription:
             try:
@@ -288,10 +277,7 @@ class ConfluentAdmin:
         return self._positions(partitions, _LATEST, isolation)
 
     def offsets_for_time(self, partitions: Sequence[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """Return the earliest offset of each partition with a timestamp of at least `timestamp_ms`.
-
-        Partitions without such a record are omitted.
-        """
+        """Return the earliest offsets with timestamps of at least `timestamp_ms`; see `client.api`."""
         spec = OffsetSpec.for_timestamp(timestamp_ms)
         found = self._offsets(partitions, spec)
         return {partition: offset for partition, offset in found.items() if offset >= 0}
@@ -307,11 +293,7 @@ class ConfluentAdmin:
     def committed_offsets(
         self, group: str, partitions: Sequence[TopicPartition], stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the committed offsets of consumer group `group`; partitions without an offset are omitted.
-
-        stable: raise UnstableOffsetCommitError if an open transaction has pending offsets; otherwise return the last
-        committed offsets.
-        """
+        """Return the committed offsets of consumer group `group`; see `client.api`."""
         if not partitions:
             return {}
         # A consumer sends the request: an admin client of librdkafka ends the process if the coordinator moves
@@ -362,10 +344,7 @@ class ConfluentAdmin:
         self._call(f"committing offsets of group {group!r}", ask, *needs)
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete consumer groups with their committed offsets.
-
-        Groups that do not exist are skipped. Raises KafkaError for a group with members.
-        """
+        """Delete consumer groups with their committed offsets; see `client.api`."""
 
         def ask(client: AdminClient, seconds: float) -> None:
             futures = client.delete_consumer_groups(list(groups), request_timeout=seconds)
