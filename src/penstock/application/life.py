@@ -118,7 +118,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     @abstractmethod
     def running_topologies(self) -> Mapping[str, RunningTopology]:
-        """Return the interface to each topology, by name; the topology of KafkaStreams has an empty name."""
+        """Return the interface to each topology, by name. The name is empty for KafkaStreams."""
 
     def _compare(self) -> Compare | None:
         """Return the comparison of the saved program with the running one, None without a file."""
@@ -546,7 +546,7 @@ class _Listener:
             self._streams._move(State.RUNNING)
 
     def on_rebalancing(self) -> None:
-        """Report that tasks are stopped during their reassignment."""
+        """Report that tasks are stopped while they are set up again."""
         if self._is_current():
             self._streams._move(State.REBALANCING)
 
