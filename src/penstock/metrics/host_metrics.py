@@ -353,7 +353,7 @@ def state_id(scope: str) -> str:
 
 
 def operation_of(name: str, tag: str, id: str) -> str:
-    """Return the reported operation `name` for the part of a task with this `tag` and `id`."""
+    """Return the reported operation `name` for a part of a task, by `tag` and `id`."""
     return f"{name}/{tag}/{id}"
 
 
