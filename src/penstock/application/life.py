@@ -106,11 +106,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
-        """Return the unstarted host of the tasks.
-
-        Args:
-            until_end: whether it stops at the end offsets of the topics at the start.
-        """
+        """Return a new host for the tasks; `until_end` stops it at the topics' end offsets as of the start."""
 
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
@@ -411,11 +407,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     # ---------------------------------------- inside
 
     def _move(self, state: State, only_from: State | None = None) -> bool:
-        """Change the state if the table allows it, and notify the listener.
-
-        Returns:
-            Whether the state was changed.
-        """
+        """Change the state if the table allows it, and notify the listener; return whether it changed."""
         with self._changed:
             old = self._state
             if state not in VALID_TRANSITIONS[old] or only_from not in (None, old):

@@ -281,10 +281,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
     (_TOPIC, "bytes-produced-total"): "The bytes of the keys and values that were written to the topic",
 }
-"""The description of each metric, by group and name.
-
-Totals begin with the start of the application, and grow with commits.
-"""
+"""The description of each metric, by group and name. Totals begin with the application, and grow with commits."""
 
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
@@ -363,10 +360,7 @@ def dropped_for(dropped: Dropped) -> str:
 
 
 def output_age(bucket: int) -> str:
-    """Return the reported operation for the number of sent records of an age (`bucket_of`).
-
-    Its measured values are the times at which the records had that age (ms since the epoch).
-    """
+    """Return the operation for sent records of an age (`bucket_of`). Its values are times in ms since the epoch."""
     return operation_of(OUTPUT_AGE, _BUCKET, str(bucket))
 
 
@@ -415,12 +409,7 @@ NOT_MEASURED: Final = Measured({}, {})
 
 
 class HostMeasurements:
-    """The accumulated measurements of a host; not thread-safe.
-
-    Args:
-        samples: `metrics.num.samples`.
-        window_ms: `metrics.sample.window.ms`.
-    """
+    """The accumulated measurements of a host, with the samples of `SampledMeasurements`; not thread-safe."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
@@ -440,12 +429,7 @@ class HostMeasurements:
             self._gauges[operation] = measurement.total
 
     def committed(self, committed_ms: int | None, now_ms: int) -> None:
-        """Add the ages of the output at its commit.
-
-        Args:
-            committed_ms: the time of the commit (ms since the epoch); None if the output will be sent again.
-            now_ms: the current time.
-        """
+        """Add the ages of the output at `committed_ms` (since the epoch); None if it will be sent again."""
         sent, self._sent = self._sent, {}
         if committed_ms is None:
             return
@@ -554,10 +538,7 @@ def _add_counts(add: Callable[..., None], statistics: Mapping[str, Any]) -> None
 
 
 def client_statistics(measured: Measured) -> dict[str, dict[str, float]]:
-    """Return the measurements of clients, by `consumer` or `producer` and the name of the metric.
-
-    Empty if `statistics.interval.ms` is 0.
-    """
+    """Return client measurements by `consumer` or `producer` and metric; empty if `statistics.interval.ms` is 0."""
     found: dict[str, dict[str, float]] = {}
     for operation, sampled in measured.operations.items():
         if operation.tag == CLIENT:

@@ -164,11 +164,11 @@ class TimeShares(Generic[_Key]):
         self._open: dict[_Key, int] = {}
 
     def begin(self, key: _Key, now_ms: int) -> None:
-        """Record the begin of an activity."""
+        """Record the start of an activity."""
         self._open[key] = now_ms
 
     def end(self, key: _Key, now_ms: int) -> None:
-        """Record the end of an activity; ignored without a begin."""
+        """Record the end of an activity; ignored without a start."""
         began = self._open.pop(key, None)
         if began is not None:
             self.take(key, now_ms - began, now_ms)

@@ -56,7 +56,7 @@ class TaskObserver:
         """
 
     def call_began(self, scope: str, store: str, operation: str) -> Callable[[int], None]:
-        """Record the begin of a call of `store`.
+        """Record the start of a call of `store`.
 
         Args:
             scope: Kafka's scope of the store, such as rocksdb-window.

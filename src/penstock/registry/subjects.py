@@ -1,6 +1,6 @@
 """The state of the topic `_schemas`: subjects with their versions, ids of schemas, levels and modes.
 
-Rules: state changes only through records of the topic. An id belongs to one schema for ever: when a version is
+Rules: state changes only through records of the topic. An id belongs to one schema forever: when a version is
 permanently deleted, a record keeps the largest id so far.
 """
 

@@ -105,7 +105,7 @@ class DeadLetter(NamedTuple):
         exception: the name of its class.
         message: its text.
         topic: of the source record; None for an error of a punctuator, without a record.
-        partition: of the source record; -1 like the topic.
+        partition: of the source record; -1 for an error of a punctuator.
         key: the serialised key.
         value: the serialised value.
         timestamp: in ms.
