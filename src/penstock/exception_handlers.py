@@ -109,7 +109,7 @@ class ErrorHandlerContext:
         timestamp: of the current record, in ms.
         source_raw_key: the serialised key of the source record; None if unavailable: in punctuators, and for buffered
             records from before a commit.
-        source_raw_value: the serialised value; None like the key.
+        source_raw_value: the serialised value; None in the same cases.
     """
 
     topic: str | None

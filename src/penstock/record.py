@@ -206,7 +206,7 @@ class FailedRecord(NamedTuple):
         partition: of the input record; -1 in a punctuator.
         offset: of the input record; -1 in a punctuator.
         key: the input key of the node as a short text; None without a record, or if its row in the batch is unknown.
-        value: the input value of the node as a short text; None like the key.
+        value: the input value of the node as a short text; None in the same cases.
     """
 
     node: str
@@ -367,8 +367,8 @@ class RecordBatch:
     Args:
         keys: bytes or None outside a task, objects inside: a list, or a DictionaryColumn between tasks if few bytes
             repeat.
-        values: like the keys. If they are the same object as the keys (such as after a group_by of the value), work is
-            done once.
+        values: as for the keys. If both are the same object (such as after a group_by of the value), it is processed
+            once.
         timestamps: an int64 array (ms).
         offsets: an int64 array: the offset of each row's input record.
         headers: a list, or None if no record has headers.
@@ -459,10 +459,10 @@ def _bytes_of(column: Sequence[bytes | None]) -> int:
 
 
 class PartitionBatch(NamedTuple):
-    """Serialised records of one topic partition: the input and output of a task.
+    """Serialised records of one topic partition: input and output of tasks, and input of the sink.
 
     Args:
-        lane: in repartition topics, the sender among the tasks that write to the partition; each lane has its own
+        lane: in repartition topics, the sending task, out of those that write to the partition; each lane has its own
             offsets. 0 elsewhere.
     """
 

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception in a block of the main thread, so its resources are closed."""
+"""SIGTERM as an exception in a block of the main thread, which then closes resources."""
 
 from __future__ import annotations
 

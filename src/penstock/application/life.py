@@ -106,7 +106,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
 
     @abstractmethod
     def _open_host(self, until_end: bool) -> _HostType:
-        """Return a new host for the tasks; `until_end` stops it at the topics' end offsets as of the start."""
+        """Return a new host for the tasks. `until_end` stops it at the topics' end offsets as of the start."""
 
     @abstractmethod
     def _shown_metrics(self) -> Mapping[MetricName, Metric]:
@@ -117,7 +117,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Return the interface to each topology, by name. The name is empty for KafkaStreams."""
 
     def _compare(self) -> Compare | None:
-        """Return the comparison of the saved program with the running one, None without a file."""
+        """Return the comparison of the saved program with the running one, if its file is known."""
         return None
 
     # ---------------------------------------- before the start
@@ -282,7 +282,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
             timeout_ms: the maximum wait (ms); None for no limit.
 
         Returns:
-            True if it has ended, False after `timeout_ms`.
+            True if it has ended, False after a timeout.
 
         Raises:
             StreamsNotStartedError: the application has not been started, so it has no end to wait for.
@@ -322,9 +322,9 @@ class ApplicationLife(ABC, Generic[_HostType]):
     # ---------------------------------------- pause
 
     def pause(self) -> None:
-        """Pause after the current commit, until `resume`: without processing or punctuation (KIP-834).
+        """Pause processing and punctuation after the current commit, until `resume` (KIP-834).
 
-        Before the start, the application will begin paused. The state stays RUNNING.
+        If called before the start, the application starts paused. The state stays RUNNING.
         """
         with self._changed:
             if self._paused_since_ms is None:
@@ -389,12 +389,12 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return {**figures, "state": state.value}
 
     def error(self) -> BaseException | None:
-        """Return the error that ended the application, raised by `await_termination`; None without an error."""
+        """Return the error that ended the application, raised by `await_termination`; None if it has no error."""
         with self._changed:
             return self._error
 
     def uncaught_errors(self) -> tuple[int, Sequence[UncaughtError]]:
-        """Return the number of errors that stopped all tasks, and the last 50, newest last."""
+        """Return the number of errors that stopped all tasks since the start. The last 50 follow, newest last."""
         return self._uncaught.kept()
 
     def _running_host(self) -> _HostType:
@@ -407,7 +407,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
     # ---------------------------------------- inside
 
     def _move(self, state: State, only_from: State | None = None) -> bool:
-        """Change the state if the table allows it, and notify the listener; return whether it changed."""
+        """Change the state if the table allows it, and notify the listener. Returns whether it changed."""
         with self._changed:
             old = self._state
             if state not in VALID_TRANSITIONS[old] or only_from not in (None, old):
@@ -510,7 +510,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         self._host, self._servers = None, []
 
     def _announce_close(self) -> None:
-        """Print the reason of the wait after Ctrl-C, and the effect of a second Ctrl-C."""
+        """Print the reason for the wait after Ctrl-C, and the effect of a second Ctrl-C."""
         self._tell("Ctrl-C: stopping after the running commit; Ctrl-C again gives that commit up.")
 
     def _tell(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """Queries of a running topology: its state, by interactive queries and as tables, and its metrics.
 
-`KafkaStreams` is the interface to its only topology; an application with several has one for each. Subclasses locate
-the running topology.
+`KafkaStreams` is the interface to its only topology; an application with several has one for each. Subclasses define
+its host.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class RunningTopology(ABC):
     def metrics(self) -> Mapping[MetricName, Metric]:
         """Return the current metrics of the topology by name.
 
-        These are the metrics of `metrics.host_metrics`, and those of the processors' sensors.
+        These are the metrics of `metrics.host_metrics` and of the processors' sensors.
         """
         identity = self._identity()
         facts: dict[str, int | str] = {
@@ -281,7 +281,7 @@ class RunningTopology(ABC):
         return self._queries().staleness()
 
     def all_local_store_partition_lags(self) -> Mapping[str, Mapping[int, LagInfo]]:
-        """Return the lag to the source topics, by store and partition.
+        """Return the lag relative to the source topics, by store and partition.
 
         Requests the end offsets from the brokers. Raises StreamsNotStartedError, and KafkaError if no broker answers.
         """
@@ -295,7 +295,7 @@ class RunningTopology(ABC):
 
         Raises:
             StreamsNotStartedError: the application has not been started.
-            StateStoreNotAvailableError: before the first commit.
+            StateStoreNotAvailableError: nothing has been committed yet.
         """
         return self._queries().store_sizes()
 
@@ -306,7 +306,7 @@ class RunningTopology(ABC):
 
         Raises:
             StreamsNotStartedError: the application has not been started.
-            StateStoreNotAvailableError: no task is running, or before the first commit.
+            StateStoreNotAvailableError: no task is running, or nothing has been committed yet.
             KafkaError: no broker answers.
         """
         return self._queries().task_metadata()

@@ -1,6 +1,6 @@
 """Metrics of hosts, by the names of Kafka Streams.
 
-Only metrics that a host can measure are here; those without a meaning without stream threads, or without a counter, are
+It has only true measurements of a host: metrics that are meaningless without stream threads, or not counted, are
 omitted. Records of repartition topics that pass through no broker do not count as consumed or produced. This module
 neither counts nor sends metrics.
 """
@@ -281,7 +281,7 @@ DESCRIPTIONS: Mapping[tuple[str, str], str] = {
     (_TOPIC, "records-produced-total"): "The number of records that were written to the topic",
     (_TOPIC, "bytes-produced-total"): "The bytes of the keys and values that were written to the topic",
 }
-"""The description of each metric, by group and name. Totals begin with the application, and grow with commits."""
+"""The description of each metric, by group and name. Totals start with the application, and grow with commits."""
 
 _TOTAL: Final = ("-total", MeasurableStat.CUMULATIVE_COUNT)
 _RATE: Final = ("-rate", MeasurableStat.COUNT_RATE)
@@ -409,7 +409,7 @@ NOT_MEASURED: Final = Measured({}, {})
 
 
 class HostMeasurements:
-    """The accumulated measurements of a host, with the samples of `SampledMeasurements`; not thread-safe."""
+    """The accumulated measurements of a host (arguments: see `SampledMeasurements`); not thread-safe."""
 
     def __init__(self, samples: int, window_ms: int) -> None:
         self._operations: SampledMeasurements[Operation] = SampledMeasurements(samples, window_ms)
@@ -429,7 +429,7 @@ class HostMeasurements:
             self._gauges[operation] = measurement.total
 
     def committed(self, committed_ms: int | None, now_ms: int) -> None:
-        """Add the ages of the output at `committed_ms` (since the epoch); None if it will be sent again."""
+        """Add the ages of the output at `committed_ms` (since the epoch). None if it will be sent again."""
         sent, self._sent = self._sent, {}
         if committed_ms is None:
             return

@@ -176,10 +176,7 @@ class Sensor:
         return True
 
     def take_report(self) -> SensorReport | None:
-        """Return and reset the values since the last call. Engine-internal.
-
-        None without values or metrics.
-        """
+        """Return and reset the values since the last call, None without values or metrics. Engine-internal."""
         if not self._number or not self._metrics:
             return None
         measured = Measurement(self._number, float(self._total), float(self._least), float(self._most))

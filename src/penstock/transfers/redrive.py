@@ -178,7 +178,7 @@ def read_dead_letter(record: ConsumerRecord) -> DeadLetter:
 
 
 def _number(text: str, largest: int) -> int | None:
-    """Return the number in a header, None unless digits up to `largest`.
+    """Return the number in a header, None unless it consists of digits up to `largest`.
 
     Any client can write headers.
     """
@@ -486,7 +486,7 @@ class _Offsets:
 
     @staticmethod
     def of(progress: Progress, topic_id: str, partition: int) -> _Offsets:
-        """Return the offsets in `progress` of a partition."""
+        """Return the offsets of a partition in `progress`."""
         found = _Offsets()
         for key, ranges in progress.items():
             if _is_about(key, topic_id, partition):
