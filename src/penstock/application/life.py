@@ -117,7 +117,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         """Return the interface to each topology, by name. The name is empty for KafkaStreams."""
 
     def _compare(self) -> Compare | None:
-        """Return the comparison of the saved program with the running one, if its file is known."""
+        """Return the comparison of the saved program with the running one, if possible."""
         return None
 
     # ---------------------------------------- before the start
@@ -389,7 +389,7 @@ class ApplicationLife(ABC, Generic[_HostType]):
         return {**figures, "state": state.value}
 
     def error(self) -> BaseException | None:
-        """Return the error that ended the application, raised by `await_termination`; None if it has no error."""
+        """Return the error that ended the application, if any. `await_termination` raises it."""
         with self._changed:
             return self._error
 

@@ -22,7 +22,7 @@ _MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "second
 def duration_of(offset_reset: str) -> int | None:
     """Return the duration (ms) of a value such as `by_duration:PT24H`; None for any other.
 
-    AutoOffsetReset creates such values with whole milliseconds instead.
+    AutoOffsetReset writes whole milliseconds instead, such as `by_duration:1000`.
     """
     text = offset_reset.removeprefix(BY_DURATION)
     if text == offset_reset:

@@ -36,7 +36,7 @@ class KStreamBuilder:
 
 @dataclass(frozen=True)
 class Window:
-    """The wait of a stream's elements for another stream in a join (the papers' `Window`).
+    """The window of a stream for joins (the papers' `Window`).
 
     Args:
         span_ms: the maximum age of this stream's elements when they join an element of the other stream.

@@ -219,7 +219,7 @@ class Registry:
             raise RefusedRequestError(422, 42205, f"Subject {subject!r} is in read-only mode.")
 
     def setting(self, setting: Setting, subject: str | None) -> str:
-        """Return the effective value for a subject, or for all if it is None."""
+        """Return the effective value for a subject, or the global value if it is None."""
         settings: Mapping[tuple[str, str | None], str] = self.state().settings
         of_all = settings.get((setting.kind, None), setting.default)
         return settings.get((setting.kind, subject), of_all)

@@ -1,7 +1,7 @@
-"""Test tools for applications, without a broker or Spark unless noted.
+"""Test tools for applications.
 
-TopologyTestDriver tests topologies, MockProcessorContext single processors. EmbeddedBroker serves tests that need
-Kafka.
+TopologyTestDriver tests topologies and MockProcessorContext single processors, both without a broker or Spark.
+EmbeddedBroker serves tests that need Kafka.
 
 Names are imported lazily, so a test with a broker imports no topologies.
 """
