@@ -251,7 +251,7 @@ class TaskQueries:
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
-                InvalidStateStoreError: its entries do not form a table, or the instance has no part of it.
+            InvalidStateStoreError: its entries do not form a table, or the instance has no part of it.
         """
         check_known(store_name, self.stores())
         found = self._readable(store_name, stale=False)

@@ -71,13 +71,12 @@ def recover_from_state(topology: Topology, config: StreamsConfig | Mapping[str, 
     An application that ran on several machines needs this on each of them: tasks with state elsewhere are left.
 
     Args:
-    Args:
         topology: that of the application.
         config: its configuration.
 
     Raises:
         LockError: an instance runs on this machine.
-            StreamsError: the group has members, a repartition topic was deleted, or no state here is that of the last
+        StreamsError: the group has members, a repartition topic was deleted, or no state here is that of the last
             commit.
         KafkaError: the brokers do not answer or do not allow it.
     """

@@ -114,6 +114,7 @@ class RemoteState:
             copy: of its state; left unchanged unless empty.
             begins: the first offset of each of its changelogs.
             ends: the end offset of each of its changelogs.
+
         Raises:
             KafkaError: the brokers do not answer.
         """
