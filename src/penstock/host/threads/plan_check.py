@@ -1,4 +1,4 @@
-"""Checks that stateful tasks keep their partitions and changelogs (KIP-28), before any member uses a plan."""
+"""Checks stateful tasks for moved partitions and changelogs (KIP-28), before any member uses a plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def partitions_with_state(layout: Layout) -> list[TopicPartition]:
 def refused_plan(
     layout: Layout, topics: Mapping[str, int], committed: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> str | None:
-    """Return the reason not to assign the tasks of `layout`, or None if they may be assigned.
+    """Return the reason not to assign the tasks of `layout`, or None if allowed.
 
     Tasks must not be assigned if a partition would move away from the task with the state of its keys, or if a task
     would have no partition of its changelog.
@@ -38,7 +38,10 @@ def refused_plan(
 
 
 def moved_partitions(layout: Layout, committed: Mapping[TopicPartition, OffsetAndMetadata]) -> str | None:
-    """Return an error text if partitions would move away from the state of their keys, or None; see `refused_plan`."""
+    """Return an error text if partitions would leave the state of their keys, or None.
+
+    See `refused_plan`.
+    """
     asked = [partition for partition in partitions_with_state(layout) if partition in committed]
     before = {p: committed_task(layout.readers[p].subtopology, p, committed[p]) for p in asked}
     moved = [partition for partition in asked if before[partition] != layout.readers[partition]]

@@ -1,4 +1,4 @@
-"""The planned end of an instance: its end offsets, and whether all work up to them is done.
+"""The planned end of an instance: its end offsets, and the completion of all work.
 
 The topics of others end at the offsets they had at the start (`bounded_consumer`). Repartition topics have no such end:
 their records follow from the input, and this instance or another member of the group processes them, level by level. So
@@ -18,7 +18,7 @@ from penstock.host.threads.vocabulary import FindUnread, UnreadFound
 from penstock.record import TopicPartition
 
 LOOK_MS = 50
-"""Time between two looks at the committed offsets of the group, while other members still work (ms)."""
+"""Time between two looks at the group's committed offsets while other members work (ms)."""
 
 
 class PlannedEnd:
@@ -37,22 +37,21 @@ class PlannedEnd:
         """Whether the group has committed everything."""
 
     def note(self, tasks: TaskManager, is_assigned: bool, now: int) -> None:
-        """Record the time since which all input of this instance has arrived up to the planned ends."""
+        """Record when all input of this instance up to the planned ends has arrived."""
         if not is_assigned or not self._has_arrived(tasks):
             self._at_end_ms = None
         elif self._at_end_ms is None:
             self._at_end_ms = now
 
     def is_at_rest(self, tasks: TaskManager) -> bool:
-        """Return whether all records that have arrived, and all punctuations due when the last one arrived, are
-        processed.
+        """Return whether all arrived records, and the punctuations due at the last arrival, are processed.
 
         Later punctuations do not count, because they may be due again and again.
         """
         return self._at_end_ms is not None and tasks.is_idle(self._at_end_ms)
 
     def look(self, tasks: TaskManager, now: int) -> FindUnread | None:
-        """Return the action that looks at the committed offsets of the group, or None if no look is due.
+        """Return the action that looks at the group's committed offsets, or None if not due.
 
         Its answer goes to `looked`.
         """
@@ -62,7 +61,7 @@ class PlannedEnd:
         return FindUnread(self._ends)
 
     def next_look_ms(self, tasks: TaskManager) -> int | None:
-        """Return the time of the next look (ms), or None if it depends on an earlier event."""
+        """Return the time of the next look (ms), None if it follows another event."""
         return None if self._is_looking or not self.is_at_rest(tasks) else self._look_at_ms
 
     def committed(self) -> None:

@@ -1,4 +1,4 @@
-"""The polling thread: owns the core, the consumer and the producer, and performs the actions of the core.
+"""The polling thread: owns the core, the consumer and the producer, and performs actions.
 
 Work on tasks, their restores and the group goes to other threads through queues.
 """
@@ -22,7 +22,7 @@ from penstock_broker.common.clock import Clocks, elapsed_milliseconds
 _log = logging.getLogger(__name__)
 
 _BUSY_SECONDS = 0.001
-"""Longest wait for an answer while an action is in flight; the consumer is polled in between."""
+"""Longest wait for an answer to an action in flight, between polls of the consumer."""
 
 _LOOK_MS = 10
 """Longest time that records stay with the consumer while all workers are busy (ms).
@@ -73,7 +73,7 @@ class Polling:
         self._events.put(event)
 
     def run(self) -> BaseException | None:
-        """Work until the instance has ended; return the error that ended it, or None after a requested end."""
+        """Work until the instance has ended; return its error, or None after a requested end."""
         self._dispatcher.start()
         while self._dispatcher.ended is None:
             event = self._next_event()
@@ -82,7 +82,7 @@ class Polling:
         return self._dispatcher.ended.error
 
     def _next_event(self) -> v.Event | None:
-        """Return the next event, or None if no event has arrived yet; a tick if only time has passed.
+        """Return the next event, a tick if only time has passed, or None.
 
         Records are fetched at once when they can be processed, and from time to time while workers are busy. Until then
         they stay with the consumer, so that one run gets all records that have arrived.
@@ -110,7 +110,7 @@ class Polling:
         return self._tick()
 
     def _tick(self) -> v.TimePassed | None:
-        """Return a tick if one is due: for the core, or because the last one was long ago."""
+        """Return a tick if due: for the core, or long after the last one."""
         now, due = self._clocks.elapsed.milliseconds(), self._instance.next_due_ms()
         if now < self._ticked_at + self._poll_ms and (due is None or now < due):
             return None

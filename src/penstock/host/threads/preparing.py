@@ -1,4 +1,4 @@
-"""The preparation of an instance before it joins its group: its topics and the resulting tasks."""
+"""The preparation of an instance before it joins its group: its topics and its tasks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from penstock.record import TopicPartition
 
 
 def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> Layout:
-    """Return the tasks of an application after all its topics exist: missing new internal topics are made.
+    """Return the tasks of an application, and create its missing new internal topics before.
 
     Raises StreamsError if a topic is missing, wrong, or not the same topic that the application has used before.
     """
@@ -41,7 +41,7 @@ def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) ->
 
 
 def refused_change(built: BuiltTopology, config: StreamsConfig) -> str | None:
-    """Return the reason not to assign the tasks for the current topics, or None if they may be assigned.
+    """Return the reason not to assign the tasks for the current topics, or None.
 
     Returns None also if their preparation raises an error; the next rebalance reports it.
     """

@@ -79,7 +79,9 @@ class OpenTasks(Protocol):
         ...
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks; any thread may read them while the tasks run.
+        """Return the stores of that name of all open tasks, for reads by any thread.
+
+        The tasks may run meanwhile.
 
         Args:
             store_name: the name.
@@ -88,14 +90,14 @@ class OpenTasks(Protocol):
         ...
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate number of committed entries in the stores of that name of all open tasks.
+        """Return the approximate committed entry count of all open stores of that name.
 
         Returns None without such a store, and for stores of the program's own classes.
         """
         ...
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each open task.
+        """Return the last records that have reached a node, up to `limit` per open task.
 
         From now on such records are kept, also those of tasks that are opened later.
         """
@@ -124,15 +126,15 @@ class Processing(OpenTasks, Protocol):
         ...
 
     def workers(self) -> dict[TaskId, str]:
-        """Return the display name of the worker of each open task of the topology; from any thread."""
+        """Return the display name of each open task's worker; from any thread."""
         ...
 
     def do(self, action: v.TaskAction) -> None:
-        """Queue `action`; its answer is an event, `Failed` with the error of the task if it failed."""
+        """Queue `action`; its answer is an event, `Failed` after an error of the task."""
         ...
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Report, as `Hangs`, the tasks that are blocked because a function has not returned for `limit_ms`."""
+        """Report the tasks blocked in a function for `limit_ms`, as `Hangs`."""
         ...
 
     def end_hung(self, limit_ms: int) -> None:
@@ -181,7 +183,7 @@ class TaskRunner:
         self._locks: dict[TaskId, threading.RLock] = {}  # a function of the user may read stores while its task runs
 
     def do(self, action: v.TaskAction) -> v.Event:
-        """Perform `action` and return the event for the core, `Failed` with the error of the task if it failed."""
+        """Perform `action` and return its event, `Failed` after an error of the task."""
         commit = action.commit if isinstance(action, v.RunTask | v.Prepare) else ""
         with self._lock(action.task), logged_as(self._application_id, str(action.task), commit):
             try:
@@ -197,11 +199,13 @@ class TaskRunner:
                 return v.Failed(ended, action.task)
 
     def open_tasks(self) -> list[TaskId]:
-        """Return the open tasks of the topology; from any thread, also while a function does not return."""
+        """Return the open tasks of the topology; from any thread, also while a function hangs."""
         return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # `tuple` copies the dict in one step
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks; any thread may read them while the tasks run.
+        """Return the stores of that name of all open tasks, for reads by any thread.
+
+        The tasks may run meanwhile.
 
         Args:
             store_name: the name.
@@ -213,7 +217,7 @@ class TaskRunner:
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate number of committed entries in the stores of that name of all open tasks.
+        """Return the approximate committed entry count of all open stores of that name.
 
         Returns None without such a store, and for stores of the program's own classes. From any thread, between two
         runs.
@@ -221,12 +225,15 @@ class TaskRunner:
         return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
     def positions(self, store_name: str) -> list[OpenTaskPositions]:
-        """Return the progress of each open task of the topology with a store of that name; from any thread."""
+        """Return the progress of each open task with a store of that name.
+
+        Without the global task; from any thread.
+        """
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [task.task_positions() for task in tasks if task.has(store_name)]
 
     def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
-        """Return the bytes of a store of a task of the topology, readable by any thread.
+        """Return the bytes of a store of a stream task, for reads by any thread.
 
         Raises InvalidStateStoreError if the task is not open.
 
@@ -242,7 +249,7 @@ class TaskRunner:
             return task.reads(store_name, partial(self._reading, id, task), part)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` of each open task.
+        """Return the last records that have reached a node, up to `limit` per open task.
 
         From now on such records are kept, also those of tasks that are opened later. From any thread, between two runs.
         """
@@ -285,7 +292,10 @@ class TaskRunner:
             lock.release()
 
     def _lock(self, id: TaskId) -> threading.RLock:
-        """Return the lock of a task; each task has its own, because a function of another task may not return."""
+        """Return the lock of a task.
+
+        Each task has its own, because a function of another task may not return.
+        """
         return self._locks.setdefault(id, threading.RLock())
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
@@ -400,7 +410,7 @@ class ActiveStreamTask:
         return {name: self._task.store(name) for name in self._names}
 
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
-        """Return the store `store_name` for other threads, or None if the task has no such store."""
+        """Return the store `store_name` for other threads, or None if the task lacks it."""
         if store_name not in self._names:
             return None
         store = self._task.store(store_name)
@@ -420,7 +430,7 @@ class ActiveStreamTask:
         return _entries(self._base, self._builders.get(store_name))
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node; keep up to `limit` of them from now on."""
+        """Return the last records that have reached a node, and keep `limit` further ones."""
         self._task.tap(node, limit)
         return self._task.tapped(node)
 
@@ -433,7 +443,7 @@ class ActiveStreamTask:
         return store_name in self._names
 
     def reads(self, store_name: str, guard: Guard, part: str | None) -> GuardedReads:
-        """Return a part of the bytes of a store for other threads; part None means all as of the last commit."""
+        """Return a part of a store's bytes for other threads; None means all committed bytes."""
         store = self._task.store(store_name)
         if part is None or not isinstance(store, TypedStore):
             return CommittedEntries(self._base, guard).view(store_name)
@@ -494,8 +504,7 @@ class ActiveStreamTask:
         return v.CommitPrepared(self._id, output, offsets, measured, commit.sensors, dropped - before, took)
 
     def apply(self, ends: Mapping[TopicPartition, int], committed: Mapping[TopicPartition, int]) -> v.CommitApplied:
-        """Apply the changes of the commit to the base, with the end offsets of its changelogs and the `committed`
-        inputs."""
+        """Apply the changes of the commit to the base, with changelog ends and `committed` inputs."""
         known = {**self._positions_now(), **ends}
         own = set(self._changelogs.values())
         offsets = {**self._stamp.offsets, **{p: offset for p, offset in known.items() if p in own}}
@@ -523,7 +532,7 @@ class ActiveStreamTask:
 
 
 class GlobalTask:
-    """The task of the global stores; the stamp of its base is the only record of its positions.
+    """The task of the global stores; its positions are only in the base's stamp.
 
     Args:
         layout: the tasks of the application, with a global topology.
@@ -555,7 +564,7 @@ class GlobalTask:
         return self._task.stores()
 
     def readable(self, store_name: str, guard: Guard, committed: bool) -> ReadableStore | None:
-        """Return the store `store_name` for other threads, or None if there is no global store of that name.
+        """Return the global store `store_name` for other threads, or None if absent.
 
         It has all records read from its topics, which other applications have committed.
         """
@@ -639,7 +648,7 @@ def sum_of_known(counts: Iterable[int | None]) -> int | None:
 
 
 def _entries(base: Base, builder: StoreBuilder | None) -> int | None:
-    """Return the number of entries of a store committed to `base`, or None if `base` does not have the store."""
+    """Return the number of a store's entries in `base`, or None if absent there."""
     if builder is None or builder.supplier.kind == CUSTOM:
         return None
     return base.view(builder.name).approximate_num_entries()
@@ -652,5 +661,5 @@ def _migrated(id: TaskId) -> InvalidStateStoreError:
 
 
 def _for_readers(store: StateStore, guard: Guard) -> StateStore:
-    """Return `store` for other threads than that of its task; a user's own store is returned unchanged, as in Kafka."""
+    """Return `store` for threads of other tasks; a user's own store unchanged, as in Kafka."""
     return store.for_readers(guard) if isinstance(store, TypedStore) else store

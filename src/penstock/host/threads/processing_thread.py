@@ -78,7 +78,7 @@ class ProcessingThread:
             own[1].end(0)
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Dedicate the thread to a task that has been busy with one action for `limit_ms`, log and report the task."""
+        """Dedicate the thread to a task busy with one action for `limit_ms`, and report it."""
         threads = [self._shared, *(thread for _, thread in self._own.values())]
         for thread in threads:
             task = thread.hung(limit_ms)
@@ -103,11 +103,11 @@ class ProcessingThread:
         return self._runner.readable(store_name, committed)
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate number of entries in the stores of that name of all open tasks."""
+        """Return the approximate entry count of all open stores of that name."""
         return self._runner.entries(store_name)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep such records from now on."""
+        """Return the last records that have reached a node, and keep further ones."""
         return self._runner.tapped(node, limit)
 
     def untap(self, node: str) -> None:

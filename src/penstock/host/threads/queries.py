@@ -124,7 +124,7 @@ class TaskQueries:
         return parameters.queryable_store_type.create(provider, name)
 
     def query(self, request: StateQueryRequest) -> StateQueryResult:
-        """Return the answer of each partition on this instance; standbys answer too unless active tasks are required.
+        """Return the answers of this instance's partitions, including standbys unless active tasks are required.
 
         Raises:
             UnknownStateStoreError: the topology has no store of that name.
@@ -171,7 +171,7 @@ class TaskQueries:
         return lags
 
     def store_sizes(self) -> dict[str, StoreSize]:
-        """Return the approximate number of committed entries of each store in the tasks of this instance, by name."""
+        """Return the approximate number of committed entries of each store, by name."""
         running = self._running
         return {name: StoreSize(None if running is None else running.tasks.entries(name)) for name in self.stores()}
 
@@ -284,7 +284,7 @@ class TaskQueries:
         return self._here(store_name, with_standbys=stale)
 
     def _here(self, store_name: str, with_standbys: bool) -> list[ReadableStore]:
-        """Return the stores of that name of the open tasks, and of the standbys if requested."""
+        """Return the stores of that name of open tasks, and of standbys if requested."""
         running = self._tasks()
         active = running.tasks.readable(store_name, self._committed)
         return [*active, *running.standbys.readable(store_name)] if with_standbys else active

@@ -176,7 +176,7 @@ class _Application:
         return frozenset(recorded_topics(self._layout.written_changelogs(task).values(), self._offsets(task)))
 
     def _unfit_state(self, task: TaskId) -> str | None:
-        """Return the reason why the state here cannot replace the changelogs of `task`, or None if it can."""
+        """Return the reason why the local state cannot replace the changelogs of `task`, or None."""
         if not self._directory.has_base(task):
             return "its state is not here"
         with self._base(task) as base:

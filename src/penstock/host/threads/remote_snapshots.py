@@ -1,4 +1,4 @@
-"""Snapshots of task state on any file system: their names, and how they are written, read and deleted.
+"""Snapshots of task state on any file system: naming, writing, reading and deletion.
 
     <penstock.state.remote.dir>/<application.id>/<task>/<position>-<kind>-<id>/
       <segment>     entries, named by the digest of their content (`state.segments`)
@@ -35,7 +35,7 @@ from penstock.state.segments import EncodedSegment, SegmentInfo, SegmentKind
 FORMAT: Final = 1
 
 KEPT: Final = 2
-"""Number of whole snapshots kept for a task: an instance may be reading the older one."""
+"""Number of whole snapshots kept for a task: an instance may read the older one."""
 
 _MANIFEST: Final = "snapshot"
 _KIND_DIGITS: Final = 16
@@ -152,7 +152,9 @@ class RemoteSnapshots:
         return sorted((name for name in found if name is not None), reverse=True)
 
     def read(self, task: TaskId, name: SnapshotName) -> Snapshot | None:
-        """Return a snapshot, or None if it is not whole: it is being written, or its writer has crashed.
+        """Return a snapshot, or None if it is not whole.
+
+        A snapshot is not whole while it is being written, and after a crash of its writer.
 
         Raises UnusableSnapshotError if it is damaged or cannot be read.
         """

@@ -131,7 +131,10 @@ class RemoteState:
                 return
 
     def _of_kind(self, task: TaskId) -> list[SnapshotName]:
-        """Return the snapshots of these stores and changelogs, the newest first; log the reason for an empty list."""
+        """Return the snapshots of these stores and changelogs, newest first.
+
+        The reason for an empty list is logged.
+        """
         try:
             kind, names = _origin(self._layout, self._admin, task).kind, self._snapshots.names(task)
         except (UnusableSnapshotError, UnsupportedVersionError) as error:
@@ -192,7 +195,7 @@ class _Reading(NamedTuple):
 
 
 class SnapshotWriter:
-    """Writes snapshots of the running tasks of this instance, one after the other, in a separate thread.
+    """Writes snapshots of this instance's running tasks, one after the other, in a separate thread.
 
     A snapshot that takes longer than an interval is abandoned: while a base is read, it cannot reuse the pages that
     commits replace.
@@ -281,13 +284,18 @@ class SnapshotWriter:
             reading.base.close()
 
     def _first_due(self, task: TaskId) -> int:
-        """Return the time of a new task's first snapshot: an interval after its last one, by any writer."""
+        """Return the time of a new task's first snapshot: an interval after its last one.
+
+        The last one may be by any writer.
+        """
         newest = self._snapshots.newest(task, _origin(self._layout, self._client(), task).kind)
         age = self._interval_ms if newest is None else self._clock.milliseconds() - newest.current_ms
         return self._elapsed_ms() + min(max(self._interval_ms - age, 0), self._interval_ms)
 
     def write(self, task: TaskId) -> bool:
-        """Write a snapshot of `task` unless one of the same state is recent enough or one of a later state exists.
+        """Write a snapshot of `task` unless a recent or newer one exists.
+
+        A snapshot of the same state must be recent enough; one of a later state always suffices.
 
         Returns whether one was written.
 
@@ -323,8 +331,7 @@ class SnapshotWriter:
         return True
 
     def _is_newer(self, admin: Admin, task: TaskId, snapshot: Snapshot, newest: Snapshot) -> bool:
-        """Return whether `snapshot` is worth writing: its state is newer, or the same and the newest snapshot is
-        aging."""
+        """Return whether `snapshot` has a newer state, or the same as an aging newest one."""
         if snapshot.position != newest.position:
             return snapshot.position > newest.position
         return snapshot.current_ms - newest.current_ms > _most_age_ms(self._layout, admin, task) // 2
@@ -391,7 +398,10 @@ def _origin(layout: Layout, admin: Admin, task: TaskId) -> SnapshotOrigin:
 
 
 def _most_age_ms(layout: Layout, admin: Admin, task: TaskId) -> int:
-    """Return the age up to which snapshots of `task` are used (ms); raises KafkaError if the brokers do not answer."""
+    """Return the age limit of usable snapshots of `task` (ms).
+
+    Raises KafkaError if the brokers do not answer.
+    """
     topics = {partition.topic for partition in layout.followed_changelogs(task).values()}
     configs = [admin.describe_topic(topic).config for topic in sorted(topics)]
     return min(int(each.get(_DELETE_RETENTION, _DEFAULT_DELETE_RETENTION_MS)) for each in configs) // 2

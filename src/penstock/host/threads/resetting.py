@@ -22,7 +22,7 @@ from penstock.record import TopicPartition
 
 
 def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Delete the committed offsets, internal topics and local state of an application; return the deleted items.
+    """Delete an application's committed offsets, internal topics and local state; return the deleted items.
 
     Args:
         topology: that of the application.
@@ -54,8 +54,10 @@ def reset_built(built: BuiltTopology, config: StreamsConfig) -> ApplicationReset
 
 
 def plan_reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> ApplicationReset:
-    """Return the items that `reset` would delete, without deleting them; raises KafkaError if the brokers do not
-    answer."""
+    """Return the items that `reset` would delete.
+
+    Deletes nothing. Raises KafkaError if the brokers do not answer.
+    """
     checked, built = _checked(topology, config)
     admin = ConfluentAdmin(checked)
     try:

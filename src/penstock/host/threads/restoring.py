@@ -1,4 +1,4 @@
-"""Opens the state of tasks: restores a base to the end of its changelogs, and finds the task's input positions.
+"""Opens the state of tasks: restores bases from changelogs and finds input positions.
 
 Kafka classes: StoreChangelogReader, StateManagerUtil. The restore thread calls it.
 """
@@ -29,7 +29,7 @@ from penstock_broker.common.clock import Clock
 
 
 class StateOpener:
-    """Opens the state of tasks, several in turns: a small restore must not wait for a large one.
+    """Opens the state of tasks, several in turns: small restores must not await large ones.
 
     Args:
         layout: the tasks of the application.
@@ -119,15 +119,20 @@ class StateOpener:
         return self._positions(TaskOffsets({}, begins, ends, {}))[partition]
 
     def find_unread(self, ends: Mapping[TopicPartition, int]) -> UnreadFound:
-        """Return the uncommitted input of the group; it runs here because this thread has an admin client."""
+        """Return the uncommitted input of the group.
+
+        It runs here because this thread has an admin client.
+        """
         try:
             return UnreadFound(unread(self._layout, self._admin, ends, self._clock.milliseconds()))
         except RetriableError:  # the core asks again
             return UnreadFound(None)
 
     def purge(self, purge: RecordPurge, positions: Mapping[TopicPartition, int]) -> None:
-        """Delete the records before `positions` if a purge is due; it runs here because this thread has an admin
-        client."""
+        """Delete the records before `positions` if a purge is due.
+
+        It runs here because this thread has an admin client.
+        """
         purge.purge(self._admin, positions)
 
     def _open_task(self, task: TaskId, base: Base, standby: ChangelogCopy | None) -> Generator[None, None, OpenedState]:

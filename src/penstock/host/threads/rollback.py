@@ -77,7 +77,7 @@ class Rollback:
             self.begin(error)
 
     def transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
-        """Begin again from the last commit, or end if another producer with the same id keeps fencing this one."""
+        """Begin again from the last commit, or end if fenced repeatedly by the same id."""
         if not is_fenced or self._fenced_at is None or now - self._fenced_at > _MOST_FENCED_MS:
             self._fenced_at = now if is_fenced else self._fenced_at
             self.begin()
@@ -90,7 +90,7 @@ class Rollback:
         self.begin(twice)
 
     def go_on(self, now: int) -> None:
-        """Close running tasks when no action is in flight, then ask the handler, or open tasks again."""
+        """Close the idle running tasks, then ask the handler, or open tasks again."""
         if not self._tasks.any_busy():
             self._life.close_running(now)
         if self._tasks.any_busy():
@@ -128,7 +128,7 @@ class Rollback:
         self._phase.change(Phase.WAITING)
 
     def wait(self, now: int) -> None:
-        """Run again after the wait, or at once if the end is requested, which waits for nothing."""
+        """Run again after the wait, or at once if the end is requested."""
         if self._ending.is_requested or (self.retry_at is not None and now >= self.retry_at):
             self.retry_at = None
             self._phase.change(Phase.RUNNING)

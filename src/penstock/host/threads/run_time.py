@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 FIRST_RECORDS = 10
-"""Records of a partition in the first run of a task, before its pace is known.
+"""Records of a partition in a task's first run, before its pace is known.
 
 A run of slow records must not keep other tasks waiting.
 """
 
 _MOST_SLICES: Final = 2
-"""Most slices of time charged for one run: an overlong run does not cost a task several rounds."""
+"""Most slices of time charged for one run: a long run costs few rounds."""
 _LITTLE: Final = 10
 """A run of at most a tenth of a slice of time goes before others."""
 
@@ -39,7 +39,9 @@ class RunTime:
         self._is_full = most_records == self.most_records
 
     def ended(self, records: int, nanoseconds: int) -> None:
-        """Note the end and duration of a run, so that the next runs take about one slice of time.
+        """Note the end and duration of a run, and size the next one.
+
+        The next runs should take about one slice of time.
 
         A full run shorter than a slice lets the next runs grow, but at most to double the size. This way the first runs
         of a task, which are slow, do not keep later runs small.
@@ -54,5 +56,5 @@ class RunTime:
             self.most_records = min(2 * self.most_records, max(self.most_records, in_a_slice))
 
     def is_little(self, records: int) -> bool:
-        """Return whether a run of that many records takes at most a small part of a slice of time."""
+        """Return whether a run of that many records takes little of a time slice."""
         return _LITTLE * records <= self.most_records

@@ -21,7 +21,10 @@ class StandbyAssignment:
         self._tasks, self._do = tasks, do
 
     def open(self) -> None:
-        """Open the assigned copies and close the others; the restore of an active task takes over its copy."""
+        """Open the assigned copies and close the others.
+
+        The restore of an active task takes over its copy.
+        """
         for id in sorted(self.assigned - self._kept):
             if id not in self._tasks:
                 self._kept.add(id)

@@ -1,4 +1,4 @@
-"""Standby copies of the state of other instances' tasks, kept up to date from their changelogs.
+"""Standby copies of other instances' task state, kept up to date from their changelogs.
 
 The restore thread updates them, and any thread reads them (Kafka classes: StandbyTask, DefaultStateUpdater). Also the
 state positions that the instance reports to its group.
@@ -40,8 +40,7 @@ _RETRY_SECONDS = 1.0
 Fill = Callable[
     [TaskId, ChangelogCopy, Mapping[TopicPartition, int], Mapping[TopicPartition, int]], Generator[None, None, None]
 ]
-"""Fills an empty copy of a task, part by part, given the begin and end offsets of its changelogs:
-`RemoteState.fill`."""
+"""Fills an empty copy of a task in parts, between changelog begins and ends: `RemoteState.fill`."""
 
 
 def no_snapshots(
@@ -57,7 +56,7 @@ def empty_if_outside(
     begins: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> None:
-    """Clear a copy if one of its positions is outside its changelog, which was truncated or replaced.
+    """Clear a copy with a position outside its changelog, which was truncated or replaced.
 
     A store without applied records starts at the beginning of its changelog.
     """
@@ -107,7 +106,9 @@ class Standbys:
         self._lock = threading.RLock()  # readers wait while records are applied
 
     def readable(self, store_name: str) -> list[ReadableStore]:
-        """Return the stores of that name of all copies; any thread may read them while they are updated.
+        """Return the stores of that name of all copies, for reads by any thread.
+
+        The copies may be updated meanwhile.
 
         Their positions in the input topics are unknown.
         """
@@ -134,7 +135,7 @@ class Standbys:
             yield
 
     def changelog_positions(self, store_name: str) -> dict[TaskId, int]:
-        """Return the next changelog offset of a store in each copy with that store; from any thread.
+        """Return the next changelog offset of a store, for each copy; from any thread.
 
         It includes stores that are not followed.
         """
@@ -146,7 +147,7 @@ class Standbys:
             }
 
     def positions(self) -> Mapping[TaskId, int]:
-        """Return the position of each copy, the sum of the next offsets of its changelogs; from any thread."""
+        """Return the sum of each copy's next changelog offsets; from any thread."""
         return self._positions
 
     def add(self, task: TaskId) -> None:
@@ -264,7 +265,10 @@ class Standbys:
         return self._consumer
 
     def _filled(self) -> Iterator[TaskId]:
-        """Yield the completely filled copies; fill at most one part, so that a restore does not wait for long."""
+        """Yield the completely filled copies, and fill at most one part.
+
+        One part only, so that a restore does not wait for long.
+        """
         for task, (filling, _) in list(self._filling.items()):
             try:
                 next(filling)
@@ -288,7 +292,7 @@ class Standbys:
 
 
 class StatePositions:
-    """The state positions of tasks on this instance, also on its disk, and their ends (implements
+    """The state positions of tasks on this instance and its disk, and their ends (implements
     membership.ChangelogPositions).
 
     Args:
@@ -325,7 +329,7 @@ class StatePositions:
         return {**closed, **self._standbys.positions()}
 
     def ends(self) -> Mapping[TaskId, int]:
-        """Return the end position of the changelogs, by task; raises KafkaError if the brokers do not answer."""
+        """Return the end position of each task's changelogs; raises KafkaError if brokers do not answer."""
         if self._admin is None:
             self._admin = self._make_admin()
         changelogs = {task: self._layout.followed_changelogs(task).values() for task in self._layout.stateful}

@@ -97,7 +97,7 @@ class StreamsProtocol:
                 return None
 
     def refusal(self, code: int, message: str) -> StreamsError | None:
-        """Return the error for a refusal, or None if it is not specific to this protocol."""
+        """Return the error for a refusal specific to this protocol, None for other refusals."""
         if code == ErrorCode.unsupported_version:
             return UnsupportedVersionError(
                 "The brokers do not have group.protocol=streams: it needs Kafka 4.2 or later with the feature "

@@ -117,7 +117,7 @@ class StreamsMember(m.AbstractMember):
         return [*steps, *self._reported(is_ready), *self._freed(now)]
 
     def _obstacle(self, statuses: m.Statuses, now: int) -> StreamsError | None:
-        """Return the error of a group that cannot continue, or None if it can or soon may."""
+        """Return the error of a group that cannot continue, or None if it may."""
         if INCORRECTLY_PARTITIONED_TOPICS in statuses:
             return TopologyError(
                 f"The group assigns no tasks: {statuses[INCORRECTLY_PARTITIONED_TOPICS].rstrip('.')}. Give these "

@@ -201,7 +201,7 @@ class MemberShare(NamedTuple):
 
 @dataclass(frozen=True)
 class Rules:
-    """The inputs of a plan that do not come from the members; the same in all of them.
+    """The inputs of a plan that are the same in all members.
 
     Args:
         groups: the partitions that each task reads.
@@ -444,7 +444,7 @@ def _encoded(codec: Codec, message: Message) -> bytes:
 
 
 def _user_data(codec: Codec, content: bytes | memoryview) -> bytes:
-    """Return the user data of a subscription or an assignment; later Kafka formats only append fields."""
+    """Return the user data of a subscription or assignment; later Kafka formats only append fields."""
     cursor = Cursor(memoryview(content), _MOST_ELEMENTS)
     if cursor.number(_INT16) < _FORMAT:
         raise MalformedMessageError("its format is older than 2")

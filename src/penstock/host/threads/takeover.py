@@ -1,4 +1,4 @@
-"""Inspects the takeover of an application from its previous program, such as Kafka Streams in Java.
+"""Inspects the takeover of an application from another program, such as Kafka Streams in Java.
 
 It reports the offsets and changelogs to take over, and the obstacles. The takeover itself is a normal start: names,
 offsets and bytes are the same.
@@ -47,7 +47,7 @@ from penstock.task.changelog_copy import ChangelogCopy
 _INTERNAL: Final = ("-changelog", "-repartition")
 
 _TRIED_RECORDS: Final = 100
-"""Number of records at the end of each changelog partition that are checked against its store."""
+"""Number of last records in each changelog partition that are checked against its store."""
 
 
 WATCH_SECONDS: Final = 10.0
@@ -221,7 +221,7 @@ class StateChanges:
 
 
 def topic_changes(built: BuiltTopology, config: StreamsConfig) -> list[str]:
-    """Return the effects of a start with this topology on stores and internal topics, in lines.
+    """Return the effects of a start with this topology on stores and topics, in lines.
 
     The list is empty if the topics match the topology. Names and partitions are compared, records are not read. Raises
     KafkaError if brokers do not answer.

@@ -23,7 +23,10 @@ class PartitionCounts(dict[str, int]):
         self._admin: Admin | None = None
 
     def __missing__(self, topic: str) -> int:
-        """Return the partitions of `topic`; raises KeyError if it does not exist, KafkaError if no broker answers."""
+        """Return the partition count of `topic`.
+
+        Raises KeyError if it does not exist, KafkaError if no broker answers.
+        """
         if self._admin is None:
             self._admin = self._make_admin()
         found = self._admin.topics()

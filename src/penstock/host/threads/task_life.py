@@ -62,7 +62,7 @@ class TaskLife:
         return [task for task in running if not self._keeps(task.id)]
 
     def assign(self, tasks: frozenset[TaskId], standbys: frozenset[TaskId]) -> None:
-        """Apply the assignment of the group: new tasks are opened, lost tasks given up after the next commit."""
+        """Apply an assignment: open new tasks, give up lost tasks after the next commit."""
         self._assigned, self.standbys.assigned, self.is_cut_off = tasks, standbys, False
         self._assignments += 1
         for id in sorted(tasks):
@@ -78,7 +78,7 @@ class TaskLife:
         self.cancel_restores()
 
     def cancel_restores(self) -> None:
-        """Cancel the restores of tasks that other instances wait for; at the end, cancel all restores."""
+        """Cancel the restores of tasks that other instances wait for, or all at the end."""
         is_ending = self._phase.current is Phase.ENDING
         for task in self._tasks:
             is_being_restored = task.state is ActiveTaskState.RESTORING and task.id not in self._restored
@@ -109,7 +109,7 @@ class TaskLife:
         self._restored[id] = state
 
     def start(self, now: int) -> None:
-        """Start restored tasks; those of the topology start after the global stores, which they may read."""
+        """Start restored tasks, stream tasks after the global stores, which they may read."""
         for id, state in list(self._restored.items()):
             task = self._tasks[id]
             if self._phase.current is Phase.ENDING or not self._keeps(id):
@@ -191,7 +191,7 @@ class TaskLife:
         self._do(v.GiveUp(frozenset([id]), self._assignments))
 
     def give_up_aside(self) -> None:
-        """Give up lost tasks that are blocked in a function, so that other instances need not wait for it."""
+        """Give up lost tasks blocked in a function, so that other instances need not wait."""
         for task in self._tasks:
             if task.is_aside and not self._keeps(task.id):
                 self._do(v.GiveUp(frozenset([task.id]), self._assignments))

@@ -1,4 +1,4 @@
-"""The active tasks of an instance: their waiting records, the order and size of runs, and the paused partitions.
+"""The active tasks of an instance: waiting records, order and size of runs, paused partitions.
 
 Kafka classes: TaskManager, TaskExecutor.
 
@@ -32,19 +32,19 @@ from penstock.record import TopicPartition
 from penstock.task.partition_group import BufferSize
 
 _SLICES_DOWNSTREAM: Final = 4
-"""Slices per round of a task that reads a repartition topic: a record upstream often becomes several."""
+"""Slices per round of tasks that read repartition topics: an upstream record often becomes several."""
 _SHARE: Final = 2
-"""Divisor of the remaining bytes: a partition may take half of them, all others the rest."""
+"""Divisor of the remaining bytes: one partition may take half, all others the rest."""
 _LEAST_BYTES: Final = 4096
 """Smallest limit of one fetch (bytes)."""
 
 WorkerOf = Callable[[TaskId], int]
-"""Returns the number of the worker that runs an open task; a worker runs one task at a time."""
+"""Returns the number of an open task's worker; a worker runs tasks one by one."""
 
 
 @dataclass(frozen=True)
 class BufferLimits:
-    """Limits of the waiting records of an instance, here and in tasks; the last fetch may exceed them.
+    """Limits of an instance's waiting records, here and in tasks; one fetch may exceed them.
 
     Args:
         records: the most of one partition.
@@ -131,7 +131,7 @@ class TaskManager:
             self._paused.discard(partition)
 
     def arrived(self, arrived: Arrived) -> None:
-        """Add records to their task; drop those of a partition that no task reads any more."""
+        """Add records to their task, or drop those of a partition without a task."""
         task = self.running_reader(arrived.partition)
         if task is not None:
             task.add(arrived)
@@ -166,7 +166,7 @@ class TaskManager:
         self.alignment.written()
 
     def next_run(self, now: int) -> RunTask | None:
-        """Return the next run of the task whose turn it is; None if no task of a free worker has work."""
+        """Return the next run in turn, or None if no free worker has work."""
         free = self._free()
         if not free:
             return None
@@ -192,7 +192,7 @@ class TaskManager:
         return bool(sent) and any(task.held and not sent.isdisjoint(task.topics) for task in self._tasks.values())
 
     def _look_at_history(self, now: int) -> None:
-        """Find the tasks that read history, and recheck the tasks that waited for the resulting records."""
+        """Find the tasks that read history, and recheck the tasks that waited for it."""
         self.alignment.look(self._ends, now)
         before, self._behind = self._behind, self.alignment.topics_behind(now)
         if arrived := before - self._behind:
@@ -201,7 +201,7 @@ class TaskManager:
                     task.look_again()
 
     def _take_rounds(self, ready: Iterable[ActiveTask]) -> None:
-        """Place tasks that were idle for a while one round before the others of their worker."""
+        """Place previously idle tasks one round before the others of their worker."""
         least: dict[int, int] = {}
         for task in ready:
             worker = self._worker_of(task.id)
@@ -217,7 +217,7 @@ class TaskManager:
         return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
 
     def room(self) -> Room | None:
-        """Return the limits of the next fetch, or None if every partition has many waiting records."""
+        """Return the limits of the next fetch, or None if all partitions are full."""
         share = self._share_bytes()
         if not any(
             partition not in self._paused and self._has_little(partition, task, share)
@@ -247,7 +247,7 @@ class TaskManager:
         return any(task.busy and not task.is_aside for task in self._tasks.values())
 
     def set_aside(self, ids: Iterable[TaskId]) -> list[ActiveTask]:
-        """Exclude the remaining tasks of `ids` so that the others continue without them, and return them."""
+        """Exclude the remaining tasks of `ids`, so that the others continue, and return them."""
         aside = [self._tasks[id] for id in ids if id in self._tasks]
         for task in aside:
             task.is_aside = task.is_slow = True
@@ -318,7 +318,7 @@ class TaskManager:
         return {id: task.waiting() for id, task in self._tasks.items()}
 
     def _most_held(self) -> int:
-        """Return the most records of a partition that a task may hold and still get more."""
+        """Return the limit of a task's held records of a partition for getting more."""
         return self._most_waiting() if self._any_holds() else self._limits.records
 
     def _any_holds(self) -> bool:

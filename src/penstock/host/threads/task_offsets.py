@@ -1,4 +1,4 @@
-"""The offsets of tasks before they are opened: committed offsets, and the ends of their partitions.
+"""The offsets of tasks before they open: committed offsets and ends of their partitions.
 
 They are requested once for all tasks that wait to be opened. Each request for committed offsets takes a client of its
 own. With one request per task, the start of many tasks would take minutes while others already run.

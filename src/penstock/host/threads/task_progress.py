@@ -41,7 +41,7 @@ class TaskProgress:
         self._got_on_at = now
 
     def watch(self, now: int) -> None:
-        """Leave the tasks to other instances if a function does not return in time, and end it.
+        """Leave the tasks to other instances if a function hangs too long, and end it.
 
         The end is requested at each tick, because `now` may have jumped and the worker is measured by another clock.
         """

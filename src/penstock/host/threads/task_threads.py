@@ -18,7 +18,7 @@ from penstock.host.threads.standbys import Standbys
 from penstock.plan.subtopology import TaskId
 
 _END_SECONDS: Final = 10.0
-"""Longest wait for the restore thread to end; a client call in progress takes no longer."""
+"""Longest wait for the restore thread to end; a client call takes no longer."""
 
 
 class _Last:
@@ -137,7 +137,7 @@ class TaskThreads:
         return 0
 
     def _open_on(self, task: TaskId) -> None:
-        """Advance the restore of a task by a step, and post its answer at the end."""
+        """Advance the restore of a task by a step, and post the final answer."""
         answer: v.Restored | v.Closed | v.Failed
         try:
             with self._figures.restoring():

@@ -31,7 +31,7 @@ from penstock.record import PartitionBatch, RecordBatch, TopicPartition, running
 MOST_SILENT_MS: Final = 5_000
 MOST_ROUND_MS: Final = 1_000
 _MANY_TASKS: Final = 10
-"""Number of slices of time that a round takes at most: with more tasks, each reads less."""
+"""Most slices of time in a round: with more tasks, each reads less."""
 
 
 def feeding_topics(topology: BuiltTopology, config: StreamsConfig) -> dict[int, frozenset[str]]:
@@ -83,12 +83,12 @@ class TimeRounds:
         self.is_in_history = True
         """Whether tasks read history, or may have to."""
         self._sent_ms: int | None = None
-        """The time of the last output from history that may not have arrived (ms); None after a commit."""
+        """The time of the last possibly unarrived output from history (ms); None after a commit."""
         self.tasks: dict[TaskId, ActiveTask] = {}
         self._topics = topics
         self._skew_ms = skew_ms
         self._until: int | None = None
-        """The common time up to which the tasks read in the current round (ms); None without a round."""
+        """The time up to which the tasks read in this round (ms); None without one."""
         self._began = 0
         self.is_blocked = False
         """Whether no round can begin, because possibly older records have not arrived yet."""
@@ -113,7 +113,7 @@ class TimeRounds:
         self._ready.clear()
 
     def look(self, ends: Mapping[TopicPartition, int], now: int, wall: int) -> None:
-        """End a round that takes too long, and begin one if there is history to read.
+        """End an overlong round, and begin one if there is history to read.
 
         Args:
             ends: the known end offsets of partitions.
@@ -143,13 +143,13 @@ class TimeRounds:
             self._sent_ms = None
 
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
-        """Return the most records of each partition that a task may read now, or None without a limit."""
+        """Return the most records per partition for a task now, or None without a limit."""
         if self._until is None:
             return dict.fromkeys(task.partitions, 0) if self.is_blocked else None
         return {partition: task.arrived.records_until(partition, self._until) for partition in task.partitions}
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
-        """Return the output of a task to send at once; the rest waits until the round ends."""
+        """Return the output of a task to send now; the rest waits for the end."""
         if self.is_in_history and output:
             self._sent_ms = self._looked_ms
         if self._until is None:
@@ -187,7 +187,7 @@ class TimeRounds:
         return [task for task in self.tasks.values() if not task.is_aside]
 
     def _left(self, task: ActiveTask) -> list[TopicPartition]:
-        """Return the partitions of a task that are not read to the end of the round."""
+        """Return the partitions of a task with records left in the round."""
         assert self._until is not None
         return [p for p, head in task.arrived.heads().items() if task.is_out or head <= self._until] or (
             list(task.partitions) if task.is_out else []
@@ -269,7 +269,7 @@ def _lags(task: ActiveTask, partition: TopicPartition, ends: Mapping[TopicPartit
 
 
 def _merged(lanes: Sequence[RecordBatch]) -> RecordBatch:
-    """Return the records of several tasks in order of time; those of one task keep their order."""
+    """Return the records of several tasks in order of time, keeping each task's order."""
     if len(lanes) == 1:
         return lanes[0]
     times = np.concatenate([running_maximum(lane.timestamps) for lane in lanes])
@@ -340,7 +340,7 @@ class TimeAlignment:
         return share is None or any(share.values()) or task.has_more_than_records(now)
 
     def share(self, task: ActiveTask) -> dict[TopicPartition, int] | None:
-        """Return the most records of each partition that a task may read now, or None without a limit."""
+        """Return the most records per partition for a task now, or None without a limit."""
         rounds = self._rounds.get(task.id.subtopology)
         return None if rounds is None else rounds.share(task)
 

@@ -1,4 +1,4 @@
-"""The input that the group of an application has not committed yet, according to the brokers."""
+"""The uncommitted input of an application's group, according to the brokers."""
 
 from __future__ import annotations
 

@@ -179,7 +179,7 @@ class EndsReached:
 
 @dataclass(frozen=True)
 class UnreadFound:
-    """The uncommitted input of the group up to the planned end; None if brokers did not answer."""
+    """The group's uncommitted input up to the planned end; None if brokers did not answer."""
 
     unread: Mapping[TopicPartition, Unread] | None
 
@@ -379,7 +379,7 @@ class CancelRestore:
 
 @dataclass(frozen=True)
 class StandBy:
-    """Keep a standby copy of a task's state until it is restored or `StandDown`; not answered."""
+    """Keep a standby copy of a task until it is restored or `StandDown`; not answered."""
 
     task: TaskId
 
@@ -416,7 +416,7 @@ class Unfollow:
 
 @dataclass(frozen=True)
 class ResetPosition:
-    """Find the new position of a partition that was out of range, by its offset reset.
+    """Find the new position of an out-of-range partition, by its offset reset.
 
     Answered by `PositionReset` or `Failed`.
     """
@@ -426,7 +426,7 @@ class ResetPosition:
 
 @dataclass(frozen=True)
 class FindUnread:
-    """Find the uncommitted input of the group, up to these planned ends and in repartition topics.
+    """Find the group's uncommitted input, up to these ends and in repartition topics.
 
     Answered by `UnreadFound` or `Failed`.
     """
@@ -519,7 +519,7 @@ class Abort:
 
 @dataclass(frozen=True)
 class Apply:
-    """Apply the changes of a commit to the base of a task; answered by `CommitApplied` or `Failed`.
+    """Apply the changes of a commit to a task's base; answered by `CommitApplied` or `Failed`.
 
     Args:
         task: the task.
@@ -541,7 +541,7 @@ class Purge:
 
 @dataclass(frozen=True)
 class Close:
-    """Close a task and its base, and lose changes since its last commit; answered by `Closed`.
+    """Close a task and its base, without uncommitted changes; answered by `Closed`.
 
     Args:
         task: the task.
@@ -554,7 +554,7 @@ class Close:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """Inform the group that these tasks are closed here, so that other members may run them.
+    """Inform the group of tasks closed here, so that other members may run them.
 
     Args:
         tasks: the closed tasks.

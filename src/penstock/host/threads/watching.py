@@ -186,7 +186,10 @@ class _GroupQueries(TaskQueries):
         self._watch = watch
 
     def task_metadata(self) -> tuple[TaskMetadata, ...]:
-        """Return the progress of each task of the group; raises StreamsError if the brokers do not answer."""
+        """Return the progress of each task of the group.
+
+        Raises StreamsError if the brokers do not answer.
+        """
         return self._watch.look()
 
     def staleness(self) -> Staleness:
