@@ -1,4 +1,4 @@
-"""Checks stateful tasks for moved partitions and changelogs (KIP-28), before any member uses a plan."""
+"""Checks that stateful tasks keep their partitions and changelogs (KIP-28), before a plan is used."""
 
 from __future__ import annotations
 

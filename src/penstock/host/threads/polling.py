@@ -42,8 +42,8 @@ class Polling:
         poll_ms: longest wait for records when no action is in flight.
         figures: counts and measures.
         events: for the core, from all threads.
-        turns: the turns of runs, which also count the flushes of commits; idle workers give theirs up. None without
-            turns.
+        turns: limit the runs of topologies that share this process; idle workers give theirs up, and flushes of commits
+            count as runs. None without turns.
     """
 
     def __init__(

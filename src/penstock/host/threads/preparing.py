@@ -21,7 +21,7 @@ from penstock.record import TopicPartition
 
 
 def checked_layout(built: BuiltTopology, config: StreamsConfig, admin: Admin) -> Layout:
-    """Return the tasks of an application, and create its missing new internal topics before.
+    """Return the tasks of an application, and create its new internal topics.
 
     Raises StreamsError if a topic is missing, wrong, or not the same topic that the application has used before.
     """
@@ -49,8 +49,7 @@ def refused_change(built: BuiltTopology, config: StreamsConfig) -> str | None:
         with closing(GroupAdmin(config)) as admin:
             topics = listed_topics(admin, named_topics(built, config))
             layout = layout_of(built, config, topics)
-            # with the partitions of internal topics, which `make_internal_topics` checks too: this check makes no
-            # topics
+            # with the partitions of internal topics, checked by `make_internal_topics` too: this makes no topics
             return refused_plan(layout, topics, _committed(layout, admin))
     except Exception:  # a partition.grouper may raise anything
         return None

@@ -430,7 +430,7 @@ class ActiveStreamTask:
         return _entries(self._base, self._builders.get(store_name))
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep `limit` further ones."""
+        """Return the last records at a node, and keep the last `limit` from now on."""
         self._task.tap(node, limit)
         return self._task.tapped(node)
 

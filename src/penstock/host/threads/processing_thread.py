@@ -78,7 +78,10 @@ class ProcessingThread:
             own[1].end(0)
 
     def look_for_hung(self, limit_ms: int) -> None:
-        """Dedicate the thread to a task busy with one action for `limit_ms`, and report it."""
+        """Dedicate the thread to a task busy with one action for `limit_ms`, and report it.
+
+        The task is also logged, and a new thread runs the others.
+        """
         threads = [self._shared, *(thread for _, thread in self._own.values())]
         for thread in threads:
             task = thread.hung(limit_ms)
@@ -107,7 +110,7 @@ class ProcessingThread:
         return self._runner.entries(store_name)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, and keep further ones."""
+        """Return the last records at a node, and keep such records from now on."""
         return self._runner.tapped(node, limit)
 
     def untap(self, node: str) -> None:
@@ -127,7 +130,15 @@ class ProcessingThread:
 
 
 class _Thread:
-    """Performs actions on tasks one after the other."""
+    """Performs actions on tasks one after the other.
+
+    Args:
+        name: of the thread.
+        runner: the open tasks.
+        answer: receives the answers, in the thread.
+        turns: the turns of runs; None without turns.
+        number: identifies the thread among those of the instance.
+    """
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ class Recovery:
 
     Args:
         application_id: of the application.
-        lost: the topics that were lost before.
+        lost: the topics lost before.
         tasks: the recovered tasks.
         records: the number of records written to changelogs.
         left: the reason why a task still lacks topics, by task.
@@ -68,10 +68,10 @@ def plan_recovery(topology: Topology, config: StreamsConfig | Mapping[str, Any])
 def recover_from_state(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Recovery:
     """Write deleted changelogs again, from the state of the last commit on this machine.
 
-    An application that ran on several machines needs this on each of them: tasks with state elsewhere are left.
+    An application that ran on several machines needs this on each of them: tasks with state elsewhere are skipped.
 
     Args:
-        topology: that of the application.
+        topology: of the application.
         config: its configuration.
 
     Raises:

@@ -25,7 +25,7 @@ def reset(topology: Topology, config: StreamsConfig | Mapping[str, Any]) -> Appl
     """Delete an application's committed offsets, internal topics and local state; return the deleted items.
 
     Args:
-        topology: that of the application.
+        topology: of the application.
         config: its configuration.
 
     Raises:

@@ -62,7 +62,7 @@ class StateOpener:
         """Return the state of `task` as of the end of its changelogs.
 
         Raises RestoreStoppedError if it was cancelled; StreamsError if it cannot be opened or restored, or a partition
-        has no position and the offset reset is none.
+        has no position and the offset reset is `none`.
         """
         steps = self.opening(task)
         while True:
@@ -112,7 +112,7 @@ class StateOpener:
     def reset(self, partition: TopicPartition) -> int:
         """Return the new position of `partition`, which lacks the records at its position.
 
-        Raises StreamsError if its offset reset is none.
+        Raises StreamsError if its offset reset is `none`.
         """
         asked = [partition]
         begins, ends = self._admin.beginning_offsets(asked), self._admin.end_offsets(asked, read_committed=True)

@@ -18,7 +18,7 @@ from penstock.host.threads.task_manager import TaskManager
 from penstock.plan.subtopology import TaskId
 
 _MOST_FENCED_MS = 60_000
-"""Second fencing of the producer within this time is no accident."""
+"""A second fencing of the producer within this time is no accident (ms)."""
 
 
 class Rollback:
@@ -29,7 +29,7 @@ class Rollback:
         tasks: the active tasks.
         phase: of the instance.
         life: opens and closes tasks.
-        commit: the current commit.
+        commit: the cycle of commits.
         ending: the end of the instance.
         do: receives the actions.
     """
@@ -77,7 +77,7 @@ class Rollback:
             self.begin(error)
 
     def transaction_lost(self, error: Exception, is_fenced: bool, now: int) -> None:
-        """Begin again from the last commit, or end if fenced repeatedly by the same id."""
+        """Begin again from the last commit; fail if another producer with this id continues."""
         if not is_fenced or self._fenced_at is None or now - self._fenced_at > _MOST_FENCED_MS:
             self._fenced_at = now if is_fenced else self._fenced_at
             self.begin()
@@ -90,12 +90,12 @@ class Rollback:
         self.begin(twice)
 
     def go_on(self, now: int) -> None:
-        """Close the idle running tasks, then ask the handler, or open tasks again."""
+        """Close the running tasks once all are idle, then ask the handler or reopen."""
         if not self._tasks.any_busy():
             self._life.close_running(now)
         if self._tasks.any_busy():
             return
-        # all sent records are now before the ends that restores read up to, or are never read
+        # after this, all sent records are before the ends that restores read up to, or are never read
         self._do(v.Abort())
         self._life.give_up_aside()
         if self._ending.is_requested:

@@ -11,7 +11,7 @@ A run of slow records must not keep other tasks waiting.
 """
 
 _MOST_SLICES: Final = 2
-"""Most slices of time charged for one run: a long run costs few rounds."""
+"""Most slices charged for one run, so that long runs do not cost many rounds."""
 _LITTLE: Final = 10
 """A run of at most a tenth of a slice of time goes before others."""
 
@@ -35,16 +35,14 @@ class RunTime:
         """Whether the last run took that many records of a partition."""
 
     def began(self, most_records: int) -> None:
-        """Note the begin of a run. most_records: the most of one partition."""
+        """Note the start of a run. most_records: the most of one partition."""
         self._is_full = most_records == self.most_records
 
     def ended(self, records: int, nanoseconds: int) -> None:
         """Note the end and duration of a run, and size the next one.
 
-        The next runs should take about one slice of time.
-
-        A full run shorter than a slice lets the next runs grow, but at most to double the size. This way the first runs
-        of a task, which are slow, do not keep later runs small.
+        The next runs should take about one slice of time. A full run shorter than a slice lets the next runs grow, but
+        at most to double the size. This way the first runs of a task, which are slow, do not keep later runs small.
         """
         self.used_ns += min(nanoseconds, _MOST_SLICES * self._slice_ns) // self._slices
         if not records:

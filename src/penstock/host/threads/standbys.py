@@ -40,7 +40,7 @@ _RETRY_SECONDS = 1.0
 Fill = Callable[
     [TaskId, ChangelogCopy, Mapping[TopicPartition, int], Mapping[TopicPartition, int]], Generator[None, None, None]
 ]
-"""Fills an empty copy of a task in parts, between changelog begins and ends: `RemoteState.fill`."""
+"""Fills an empty copy of a task in parts, given changelog begins and ends: `RemoteState.fill`."""
 
 
 def no_snapshots(
@@ -108,9 +108,7 @@ class Standbys:
     def readable(self, store_name: str) -> list[ReadableStore]:
         """Return the stores of that name of all copies, for reads by any thread.
 
-        The copies may be updated meanwhile.
-
-        Their positions in the input topics are unknown.
+        The copies may be updated meanwhile. Their positions in the input topics are unknown.
         """
         with self._lock:
             copies = sorted(self._copies.items())
@@ -203,7 +201,7 @@ class Standbys:
         try:
             consumer = self._following()
             arrived, reached = consumer.poll(0, _MOST_RECORDS), consumer.reached_ends()
-        except OffsetOutOfRangeError as error:  # the next consumer looks up the new begin of the changelog
+        except OffsetOutOfRangeError as error:  # the next consumer looks up the new beginning of the changelog
             self._disconnect(error)
             return _RETRY_SECONDS
         except KafkaError as error:
@@ -282,7 +280,7 @@ class Standbys:
                 return
 
     def _disconnect(self, error: KafkaError) -> None:
-        """Close the consumer; the next one also looks up the current begin of each changelog."""
+        """Close the consumer; the next one also looks up the current beginning of each changelog."""
         if str(error) != self._warned:
             _log.warning("The standby tasks cannot read their changelogs at the moment: %s", error)
         self._warned = str(error)

@@ -49,9 +49,9 @@ class StreamsMember(m.AbstractMember):
     """A member of a Kafka Streams group; see the module.
 
     Args:
-        member_id: its id, which no other member has.
-        timing: how long it waits; the coordinator decides on the time between heartbeats.
-        max_poll_interval_ms: how long source topics may be missing (max.poll.interval.ms).
+        member_id: its unique id.
+        timing: its waiting times; the coordinator sets the time between heartbeats.
+        max_poll_interval_ms: longest absence of source topics (max.poll.interval.ms).
     """
 
     def __init__(self, member_id: str, timing: m.Timing, max_poll_interval_ms: int) -> None:

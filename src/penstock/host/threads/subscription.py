@@ -109,7 +109,7 @@ class Subscription(msgspec.Struct, frozen=True):
     def name(self, member: str) -> str:
         """Return the name in plans of the member with this id.
 
-        A static member has another id after each start, and keeps its name.
+        A static member has another id after each start, but keeps its name.
         """
         return self.instance or member
 
@@ -207,8 +207,7 @@ class Rules:
         groups: the partitions that each task reads.
         stateful: the tasks that have standbys.
         standbys: their number (num.standby.replicas), if this member leads, like the next three.
-        acceptable_lag: the most missing records of a task's state on a member that may get it
-            (acceptable.recovery.lag).
+        acceptable_lag: the most records of a task's state that a member may lack to get it (acceptable.recovery.lag).
         warm_ups: the most simultaneous copies for moving tasks (max.warmup.replicas).
         tags: the keys whose values differ between a task and its standbys if possible (rack.aware.assignment.tags).
         stores: the kinds of the stores with a changelog, by sub-topology and name.

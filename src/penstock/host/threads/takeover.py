@@ -3,7 +3,7 @@
 It reports the offsets and changelogs to take over, and the obstacles. The takeover itself is a normal start: names,
 offsets and bytes are the same.
 
-Only `remove_dead_members` changes anything. Equal behavior of the operators and serdes of both programs cannot be
+Only `remove_dead_members` changes anything. Equal behaviour of the operators and serdes of both programs cannot be
 checked here.
 """
 
@@ -293,7 +293,15 @@ def _is_internal(topic: str, application_id: str) -> bool:
 
 
 class _Inspection:
-    """Inspects the topics and offsets of an application."""
+    """Inspects the topics and offsets of an application.
+
+    Args:
+        layout: the tasks of the application.
+        topics: the topics of the brokers, with their partition counts.
+        admin: a client.
+        fetcher: reads the changelogs.
+        committed: the committed offsets of the group.
+    """
 
     def __init__(
         self,
@@ -384,7 +392,7 @@ class _Inspection:
         )
 
     def _state_elsewhere(self) -> Iterator[str]:
-        """Yield an error if the state that matches the offsets is not in the changelogs."""
+        """Yield an error if the changelogs lack the state that belongs to the offsets."""
         try:
             check_has_state(self._committed if self._layout.stateful else {})
         except StreamsError as error:
@@ -411,7 +419,7 @@ class _Inspection:
                 )
 
     def _deleted_state(self) -> Iterator[str]:
-        """Yield the complete-state changelogs that have lost records otherwise than by compaction."""
+        """Yield the changelogs that lost records otherwise than by compaction, though their store needs all."""
         configs = {topic.name: topic.config for topic in internal_topics(self._layout)}
         for changelog, places in sorted(self._changelogs().items()):
             if changelog not in self._topics or "delete" in configs.get(changelog, {}).get("cleanup.policy", "delete"):
@@ -441,7 +449,7 @@ class _Inspection:
                 )
 
     def without_offset(self, inputs: Iterable[TopicPartition]) -> Iterator[str]:
-        """Yield the inputs that begin by auto.offset.reset."""
+        """Yield the inputs whose start auto.offset.reset decides."""
         if not self._committed:
             yield f"The group {self._group} has committed no offset: this is the first start of the application."
             return

@@ -3,9 +3,9 @@
 Kafka classes: TaskManager, TaskExecutor.
 
 Turns: tasks with work take slices of time in rounds. Tasks that read repartition topics take several slices, otherwise
-the writers of these topics would run further and further ahead. Within a round, the task with most waiting records goes
-first, but after tasks with so few that they hardly delay the others. A previously idle task joins one round before the
-others. So records of a quiet task wait for the current run only, not for a backlog.
+the writers of these topics would run further and further ahead. Within a round, the task with the most waiting records
+goes first, but after tasks with so few that they hardly delay the others. A previously idle task joins one round before
+the others. So records of a quiet task wait for the current run only, not for a backlog.
 
 Back-pressure: a record waits until a task has processed it, either here or in the task, which may hold it back for
 another partition. A partition with too many waiting records is not fetched, and a task that holds its records gets no
@@ -217,7 +217,7 @@ class TaskManager:
         return set(open_in.values()) - {open_in[id] for id in open_in if self._tasks[id].is_out}
 
     def room(self) -> Room | None:
-        """Return the limits of the next fetch, or None if all partitions are full."""
+        """Return the next fetch's limits, or None if all partitions have many waiting records."""
         share = self._share_bytes()
         if not any(
             partition not in self._paused and self._has_little(partition, task, share)
@@ -254,7 +254,7 @@ class TaskManager:
         return aside
 
     def take_back(self, id: TaskId) -> None:
-        """Include a task that has answered again, with the others of its worker."""
+        """Include a task again after its answer, with the others of its worker."""
         if self._tasks[id].is_aside:
             worker = self._worker_of(id)
             for task in self._tasks.values():
@@ -291,8 +291,8 @@ class TaskManager:
     def to_resume(self) -> frozenset[TopicPartition]:
         """Return the partitions to resume: at most half of their limit waits.
 
-        While too many bytes wait in total, partitions resume only if a task holds records: it may wait for a partition
-        without waiting records.
+        While too many bytes wait in total, only partitions without waiting records resume, and only if a task may wait
+        for one of them.
         """
         share = self._share_bytes()
         if not self._paused or (share == 0 and not self._any_holds() and not self.alignment.waits()):
@@ -318,7 +318,7 @@ class TaskManager:
         return {id: task.waiting() for id, task in self._tasks.items()}
 
     def _most_held(self) -> int:
-        """Return the limit of a task's held records of a partition for getting more."""
+        """Return the most held records of a partition with which a task still gets more."""
         return self._most_waiting() if self._any_holds() else self._limits.records
 
     def _any_holds(self) -> bool:

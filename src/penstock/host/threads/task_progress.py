@@ -43,7 +43,8 @@ class TaskProgress:
     def watch(self, now: int) -> None:
         """Leave the tasks to other instances if a function hangs too long, and end it.
 
-        The end is requested at each tick, because `now` may have jumped and the worker is measured by another clock.
+        The end is requested at each tick, because `now` may have jumped, and workers measure the limit by another
+        clock.
         """
         busy = [str(task.id) for task in self._tasks if task.busy]
         if not busy:

@@ -83,7 +83,7 @@ class TimeRounds:
         self.is_in_history = True
         """Whether tasks read history, or may have to."""
         self._sent_ms: int | None = None
-        """The time of the last possibly unarrived output from history (ms); None after a commit."""
+        """The time of the last output from history (ms), None after a commit."""
         self.tasks: dict[TaskId, ActiveTask] = {}
         self._topics = topics
         self._skew_ms = skew_ms
@@ -149,7 +149,7 @@ class TimeRounds:
         return {partition: task.arrived.records_until(partition, self._until) for partition in task.partitions}
 
     def sends(self, task: TaskId, output: Sequence[PartitionBatch]) -> Sequence[PartitionBatch]:
-        """Return the output of a task to send now; the rest waits for the end."""
+        """Return the output of a task to send now; the rest awaits the round's end."""
         if self.is_in_history and output:
             self._sent_ms = self._looked_ms
         if self._until is None:
@@ -314,7 +314,7 @@ class TimeAlignment:
             rounds.look(ends, now, now + self.ahead_ms)
 
     def topics_behind(self, now: int) -> frozenset[str]:
-        """Return the repartition topics that still await history, also from tasks that wait for others."""
+        """Return the repartition topics that still await history, also indirectly through other such topics."""
         behind: set[str] = set()
         for id, rounds in self._rounds.items():
             if rounds.is_behind(now) or any(not behind.isdisjoint(task.topics) for task in rounds.tasks.values()):

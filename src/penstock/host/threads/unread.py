@@ -29,7 +29,7 @@ def unread(
     """Return the partitions with uncommitted input.
 
     Partitions with planned ends count up to those, repartition topics up to their last record. Raises KafkaError if
-    brokers do not answer, StreamsError for a partition without a position whose offset reset is none.
+    brokers do not answer, StreamsError for a partition without a position whose offset reset is `none`.
     """
     group = str(layout.config.required("application.id"))
     committed = admin.committed_offsets(group, list(layout.readers), stable=False)
@@ -49,7 +49,7 @@ def unread(
 
 
 def described(found: Mapping[TopicPartition, Unread]) -> str:
-    """Return the missing input as text for an error, the largest partitions first."""
+    """Return the missing input as text for an error, most missing records first."""
     most = sorted(found.items(), key=lambda item: (item[1].position - item[1].end, item[0]))
     parts = [
         f"{partition.topic}, partition {partition.partition}: committed up to offset {each.position} of {each.end}"

@@ -1,7 +1,7 @@
 """The messages between the core of an instance and the threads around it.
 
-Events report happenings, actions are requests of the core. All are frozen values. The core (`instance`) receives events
-and returns actions; it exchanges no other data with the threads.
+An event reports a fact; an action is a request of the core. All are frozen values. The core (`instance`) receives
+events and returns actions; it exchanges no other data with the threads.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class EndsKnown:
 
 @dataclass(frozen=True)
 class EndsReached:
-    """Everything before these offsets has been read; the last of it may have no record."""
+    """All offsets before these ends have been read; the last ones may have no record."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -541,7 +541,9 @@ class Purge:
 
 @dataclass(frozen=True)
 class Close:
-    """Close a task and its base, without uncommitted changes; answered by `Closed`.
+    """Close a task and its base; answered by `Closed`.
+
+    Changes since its last commit are lost.
 
     Args:
         task: the task.
