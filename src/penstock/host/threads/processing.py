@@ -45,13 +45,8 @@ LAST_SECONDS = 1.0
 
 
 class ReadableStore(NamedTuple):
-    """A store of an open task, readable by any thread.
-
-    Args:
-        task: the task of the store.
-        store: the store.
-        positions: the next offset of each partition that the task reads; all records before it are in the store.
-    """
+    """A store of an open task, readable by any thread. positions: the next offset of each input partition; all records
+    before it are in the store."""
 
     task: TaskId
     store: StateStore
@@ -81,19 +76,13 @@ class OpenTasks(Protocol):
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
         """Return the stores of that name of all open tasks, for reads by any thread.
 
-        The tasks may run meanwhile.
-
-        Args:
-            store_name: the name.
-            committed: whether to read the stores as of the last commit, instead of their current entries.
+        The tasks may run meanwhile. committed: whether to read the last commit instead of the current entries.
         """
         ...
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate committed entry count of all open stores of that name.
-
-        Returns None without such a store, and for stores of the program's own classes.
-        """
+        """Return the approximate committed entry count of all open stores of that name. Returns None without such a
+        store, and for stores of the program's own classes."""
         ...
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
@@ -138,10 +127,8 @@ class Processing(OpenTasks, Protocol):
         ...
 
     def end_hung(self, limit_ms: int) -> None:
-        """End the workers that have been busy with one action for `limit_ms` (max.poll.interval.ms), if possible.
-
-        The actions of ended workers are then answered.
-        """
+        """End workers busy with one action for `limit_ms` (max.poll.interval.ms), if possible; their actions are
+        answered."""
         ...
 
     def close(self) -> None:
@@ -150,14 +137,8 @@ class Processing(OpenTasks, Protocol):
 
 
 class OpenTaskPositions(NamedTuple):
-    """The progress of an open task.
-
-    Args:
-        task: the task.
-        now: the next offset of each partition now.
-        committed: the next offset of each partition as of the last commit.
-        processor_metadata: the metadata of stores and processors as of the last commit.
-    """
+    """The progress of an open task. now, committed: the next offset of each partition, now and as of the last commit.
+    processor_metadata: of stores and processors, as of the last commit."""
 
     task: TaskId
     now: Mapping[TopicPartition, int]
@@ -166,12 +147,7 @@ class OpenTaskPositions(NamedTuple):
 
 
 class TaskRunner:
-    """The open tasks of an instance.
-
-    Args:
-        layout: the tasks of the application.
-        partitions: the number of partitions of each output topic; may look it up on access.
-    """
+    """The open tasks of an instance. partitions: the number of partitions of each output topic; may look it up."""
 
     def __init__(self, layout: Layout, partitions: Mapping[str, int]) -> None:
         self._layout = layout
@@ -203,44 +179,26 @@ class TaskRunner:
         return sorted(task for task in tuple(self._tasks) if task != GLOBAL_TASK)  # `tuple` copies the dict in one step
 
     def readable(self, store_name: str, committed: bool) -> list[ReadableStore]:
-        """Return the stores of that name of all open tasks, for reads by any thread.
-
-        The tasks may run meanwhile.
-
-        Args:
-            store_name: the name.
-            committed: whether to read the stores as of the last commit, instead of their current entries.
-        """
+        """Return the stores of that name of all open tasks; see `OpenTasks.readable`."""
         found = [
             task.readable(store_name, partial(self._reading, id, task), committed) for id, task in self._each_open()
         ]
         return [each for each in found if each is not None]
 
     def entries(self, store_name: str) -> int | None:
-        """Return the approximate committed entry count of all open stores of that name.
-
-        Returns None without such a store, and for stores of the program's own classes. From any thread, between two
-        runs.
-        """
+        """Return the committed entry count, from any thread between two runs; see `OpenTasks.entries`."""
         return sum_of_known([task.entries(store_name) for _, task in self._each_open()])
 
     def positions(self, store_name: str) -> list[OpenTaskPositions]:
-        """Return the progress of each open task with a store of that name.
-
-        Without the global task; from any thread.
-        """
+        """Return the progress of each open stream task with that store; from any thread."""
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [task.task_positions() for task in tasks if task.has(store_name)]
 
     def reads(self, id: TaskId, store_name: str, part: str | None) -> GuardedReads:
         """Return the bytes of a store of a stream task, for reads by any thread.
 
-        Raises InvalidStateStoreError if the task is not open.
-
-        Args:
-            id: the task.
-            store_name: the store.
-            part: the part of the store, see `TypedStore.over`; None for all entries as of the last commit.
+        part: the part of the store, see `TypedStore.over`; None for all entries as of the last commit. Raises
+        InvalidStateStoreError if the task is not open.
         """
         task = self._tasks.get(id)
         if not isinstance(task, ActiveStreamTask):
@@ -249,10 +207,7 @@ class TaskRunner:
             return task.reads(store_name, partial(self._reading, id, task), part)
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
-        """Return the last records that have reached a node, up to `limit` per open task.
-
-        From now on such records are kept, also those of tasks that are opened later. From any thread, between two runs.
-        """
+        """Return the last records at a node; see `OpenTasks.tapped`. From any thread, between two runs."""
         self._taps = {**self._taps, node: limit}
         tasks = (task for _, task in self._each_open() if isinstance(task, ActiveStreamTask))
         return [record for task in tasks for record in task.tapped(node, limit)]
@@ -292,10 +247,7 @@ class TaskRunner:
             lock.release()
 
     def _lock(self, id: TaskId) -> threading.RLock:
-        """Return the lock of a task.
-
-        Each task has its own, because a function of another task may not return.
-        """
+        """Return the task's own lock: a function of another task may not return."""
         return self._locks.setdefault(id, threading.RLock())
 
     def stores(self, task: TaskId) -> Mapping[str, StateStore]:
@@ -352,13 +304,8 @@ class ActiveStreamTask:
 
     Raises StreamsError, with the name of the processor, if a processor fails to initialise.
 
-    Args:
-        layout: the tasks of the application.
-        id: the task.
-        state: its opened state.
-        partitions: the number of partitions of each output topic.
-        global_stores: the global stores by name, read-only.
-        now_ms: the wall-clock time.
+    state: its opened state. partitions: the number of partitions of each output topic. global_stores: by name,
+    read-only. now_ms: wall-clock time.
     """
 
     def __init__(
@@ -423,10 +370,7 @@ class ActiveStreamTask:
         return ReadableStore(self._id, store, self._committed)
 
     def entries(self, store_name: str) -> int | None:
-        """Return the number of committed entries in the store `store_name`.
-
-        Returns None without such a store, and for a store of the program's own class.
-        """
+        """Return the number of committed entries; None without the store or for a program's class."""
         return _entries(self._base, self._builders.get(store_name))
 
     def tapped(self, node: str, limit: int) -> list[TappedRecord]:
@@ -532,13 +476,8 @@ class ActiveStreamTask:
 
 
 class GlobalTask:
-    """The task of the global stores; its positions are only in the base's stamp.
-
-    Args:
-        layout: the tasks of the application, with a global topology.
-        state: its opened state.
-        now_ms: the wall-clock time.
-    """
+    """The task of the global stores; its positions are only in the base's stamp. state: its opened state. now_ms:
+    wall-clock time."""
 
     def __init__(self, layout: Layout, state: OpenedState, now_ms: int) -> None:
         assert layout.topology.global_topology is not None
@@ -572,10 +511,7 @@ class GlobalTask:
         return None if store is None else ReadableStore(GLOBAL_TASK, _for_readers(store, guard), dict(self._positions))
 
     def entries(self, store_name: str) -> int | None:
-        """Return the number of committed entries in the global store `store_name`.
-
-        Returns None without such a store, and for a store of the program's own class.
-        """
+        """Return the number of committed entries; None without the store or for a program's class."""
         return _entries(self._base, self._builders.get(store_name))
 
     def read_only_stores(self) -> Mapping[str, StateStore]:
@@ -622,12 +558,7 @@ class GlobalTask:
 
 
 class CommittedEntries:
-    """The committed entries of a task for readers (implements BaseSnapshot).
-
-    Args:
-        base: the base of the task.
-        guard: the context of each read.
-    """
+    """The committed entries of a task for readers (implements BaseSnapshot). guard: the context of each read."""
 
     def __init__(self, base: Base, guard: Guard) -> None:
         self._base = base

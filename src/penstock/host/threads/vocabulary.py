@@ -31,12 +31,8 @@ GLOBAL_TASK = TaskId(-1, -1)
 class OpenedState:
     """The state of a restored task.
 
-    Args:
-        base: the base of its stores.
-        stamp: the stamp of the base.
-        positions: the next offset of each partition that the task reads.
-        checkpoint: the task's state outside of its stores.
-        ends: for the global task, the offsets that it must reach before other tasks may start.
+    stamp: of the base. positions: the next offset of each partition that the task reads. checkpoint: the task's state
+    outside of its stores. ends: for the global task, the offsets that it must reach before other tasks may start.
     """
 
     base: Base
@@ -49,10 +45,7 @@ class OpenedState:
 class Unread(NamedTuple):
     """The progress in a partition that is not read to its end.
 
-    Args:
-        position: the committed offset.
-        end: the end offset.
-        stable: the current end for readers of committed records.
+    position: the committed offset. stable: the current end for readers of committed records.
     """
 
     position: int
@@ -65,12 +58,7 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True)
 class Assigned:
-    """The group assigned exactly these tasks to the instance.
-
-    Args:
-        tasks: the active tasks.
-        standbys: the tasks of other instances to keep a copy of.
-    """
+    """The group assigned exactly these tasks to the instance. standbys: other instances' tasks to keep a copy of."""
 
     tasks: frozenset[TaskId]
     standbys: frozenset[TaskId] = frozenset()
@@ -97,8 +85,7 @@ class MembershipRefused:
 class ApplicationShutDown:
     """All instances of the group are to commit and end.
 
-    Args:
-        error: ends this instance; None for the requesting instance, which has an error of its own.
+    error: ends this instance; None for the requesting instance, which has an error of its own.
     """
 
     error: Exception | None
@@ -219,14 +206,8 @@ class Ran:
 class CommitPrepared:
     """A task has flushed its caches.
 
-    Args:
-        task: the task.
-        output: its output, with the records for its changelogs.
-        offsets: the offsets to commit.
-        measured: measurements by operation, since the previous prepared commit.
-        sensors: since the previous prepared commit.
-        dropped: the number of dropped records since the previous prepared commit.
-        nanoseconds: the duration of the preparation.
+    output: with the records for its changelogs. offsets: to commit. measured, sensors, dropped: since the previous
+    prepared commit, by operation; the number of dropped records. nanoseconds: the duration of the preparation.
     """
 
     task: TaskId
@@ -267,11 +248,8 @@ class TransactionLost:
     """The output since the last commit is lost and must be repeated.
 
     The transaction was refused and is over, because another instance has the tasks or the same transactional id, or
-    because the broker has ended it after transaction.timeout.ms; or brokers refuse records.
-
-    Args:
-        error: the reason.
-        is_fenced: whether the producer of another member of the group was the reason.
+    because the broker has ended it after transaction.timeout.ms; or brokers refuse records. is_fenced: whether the
+    producer of another member of the group was the reason.
     """
 
     error: Exception
@@ -359,20 +337,14 @@ Event = RecordEvent | CommitEvent | GroupEvent | TaskEvent | ErrorEvent | Reques
 
 @dataclass(frozen=True)
 class Restore:
-    """Open the state of a task and restore it.
-
-    Answered by `Restored`, `Failed`, or `Closed` if the instance ends.
-    """
+    """Restore the state of a task; answered by `Restored`, `Failed`, or `Closed` if cancelled."""
 
     task: TaskId
 
 
 @dataclass(frozen=True)
 class CancelRestore:
-    """Cancel the restore of a task that another instance gets.
-
-    The restore is answered by `Closed`, unless it ends before.
-    """
+    """Cancel the restore of a moving task; answered by `Closed`, unless it ends before."""
 
     task: TaskId
 
@@ -416,20 +388,14 @@ class Unfollow:
 
 @dataclass(frozen=True)
 class ResetPosition:
-    """Find the new position of an out-of-range partition, by its offset reset.
-
-    Answered by `PositionReset` or `Failed`.
-    """
+    """Reset the position of an out-of-range partition; answered by `PositionReset` or `Failed`."""
 
     partition: TopicPartition
 
 
 @dataclass(frozen=True)
 class FindUnread:
-    """Find the group's uncommitted input, up to these ends and in repartition topics.
-
-    Answered by `UnreadFound` or `Failed`.
-    """
+    """Find uncommitted input up to `ends` and in repartition topics; answered by `UnreadFound` or `Failed`."""
 
     ends: Mapping[TopicPartition, int]
 
@@ -452,12 +418,8 @@ class ResumeReading:
 class RunTask:
     """Give records to a task and let it process them; answered by `Ran` or `Failed`.
 
-    Args:
-        task: the task.
-        records: new records by partition.
-        wait: the state of the inputs that it may wait for.
-        now_ms: the wall-clock time.
-        commit: the number of the commit that will include the run, for the log; set by the polling thread.
+    wait: the state of the inputs that it may wait for. commit: the number of the commit that will include the run, for
+    the log; set by the polling thread.
     """
 
     task: TaskId
@@ -491,20 +453,15 @@ class Flush:
 
 @dataclass(frozen=True)
 class CommitOffsets:
-    """Commit offsets as a member of the group.
-
-    Answered by `OffsetsCommitted`, `MembershipLost` or `Failed`.
-    """
+    """Commit offsets as a group member; answered by `OffsetsCommitted`, `MembershipLost` or `Failed`."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
 
 @dataclass(frozen=True)
 class CommitTransaction:
-    """Commit all sent records, with offsets as a member of the group.
-
-    Answered by `TransactionCommitted`, `TransactionLost` or `Failed`.
-    """
+    """Commit sent records, and offsets as a member; answered by `TransactionCommitted`, `TransactionLost` or
+    `Failed`."""
 
     offsets: Mapping[TopicPartition, OffsetAndMetadata]
 
@@ -521,10 +478,7 @@ class Abort:
 class Apply:
     """Apply the changes of a commit to a task's base; answered by `CommitApplied` or `Failed`.
 
-    Args:
-        task: the task.
-        ends: as in `Written`.
-        committed: the committed offsets of the task's inputs.
+    ends: as in `Written`. committed: the committed offsets of the task's inputs.
     """
 
     task: TaskId
@@ -543,11 +497,7 @@ class Purge:
 class Close:
     """Close a task and its base; answered by `Closed`.
 
-    Changes since its last commit are lost.
-
-    Args:
-        task: the task.
-        state: of a task that was restored and not started.
+    Changes since its last commit are lost. state: of a task that was restored and not started.
     """
 
     task: TaskId
@@ -558,9 +508,7 @@ class Close:
 class GiveUp:
     """Inform the group of tasks closed here, so that other members may run them.
 
-    Args:
-        tasks: the closed tasks.
-        assignments: the number of `Assigned` events that the core had received by then.
+    assignments: the number of `Assigned` events that the core had received by then.
     """
 
     tasks: frozenset[TaskId]
@@ -583,10 +531,7 @@ class LookForHung:
 
 @dataclass(frozen=True)
 class EndHung:
-    """End workers that have been busy with one action for `limit_ms`, if possible.
-
-    Their actions are then answered.
-    """
+    """End workers busy with one action for `limit_ms`, if possible; then their actions are answered."""
 
     limit_ms: int
 
@@ -612,9 +557,7 @@ class Ask:
 class TellRetry:
     """Report a retry after a transient failure.
 
-    Args:
-        error: the failure.
-        task: the task whose restore alone is retried; None if all tasks are opened again.
+    task: the task whose restore alone is retried; None if all tasks are opened again.
     """
 
     error: BaseException
