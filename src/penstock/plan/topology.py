@@ -52,11 +52,8 @@ _PATTERN_CHARACTERS = frozenset("*+?[](){}|^$\\")
 class InternalTopologyBuilder:
     """The nodes, stores and internal topics of a topology, and their connections.
 
-    Names of internal topics have no application prefix until the topology is built. Kafka class:
-    InternalTopologyBuilder.
-
-    Args:
-        topology_config: the configuration needed during construction, or None.
+    Names of internal topics have no application prefix until the topology is built. `topology_config` is the
+    configuration needed during construction, or None. Kafka class: InternalTopologyBuilder.
     """
 
     def __init__(self, topology_config: TopologyConfig | None = None) -> None:
@@ -90,11 +87,7 @@ class InternalTopologyBuilder:
         _log.debug("%s %s is added%s.", type(node).__name__.removesuffix("Spec"), node.name, below)
 
     def at_line(self, line: str | None) -> None:
-        """Set the line of the user's program for all later additions.
-
-        Args:
-            line: the line, or None for the line of each call.
-        """
+        """Set the line of the user's program for all later additions. None means the line of each call."""
         self._line = line
 
     def _note_line(self, lines: dict[str, str], name: str) -> None:
@@ -180,9 +173,7 @@ class InternalTopologyBuilder:
     def add_internal_topic(self, topic: str, partitions: int | None = None) -> None:
         """Declare `topic` (no prefix) a repartition topic.
 
-        Args:
-            topic: the name without prefix.
-            partitions: the number that the user fixed, None if it follows from the topology.
+        `partitions` is the number that the user fixed, None if it follows from the topology.
         """
         self._internal_topics[topic] = partitions
 
@@ -591,11 +582,8 @@ def check_store_builder(builder: object) -> None:
 def check_no_pattern(topic: str, written: str) -> None:
     """Raise TopologyError if `topic` is not a legal topic name.
 
-    For a regular expression, the error explains the use of a pattern.
-
-    Args:
-        topic: the argument given as the name of a topic.
-        written: the notation of a pattern in that place, as a format string for the expression.
+    For a regular expression, the error explains the use of a pattern. `written` is the notation of a pattern in that
+    place, as a format string for the expression.
     """
     if not _PATTERN_CHARACTERS.isdisjoint(topic):
         raise TopologyError(

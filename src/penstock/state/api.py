@@ -323,18 +323,12 @@ class DiskBase(Base, Protocol):
 
     @property
     def is_damaged(self) -> bool:
-        """Whether the files have been found damaged since the opening.
-
-        A damaged base must be rebuilt.
-        """
+        """Whether the files have been found damaged since the opening. A damaged base must be rebuilt."""
         ...
 
 
 class BaseSnapshot(Protocol):
-    """The committed state of one task at one moment, unaffected by later commits.
-
-    Several threads may read it.
-    """
+    """The committed state of one task at one moment, unaffected by later commits. Several threads may read it."""
 
     def view(self, store_name: str) -> BaseView:
         """Return the entries of one store."""
@@ -349,10 +343,7 @@ class SnapshotBase(Base, Protocol):
     """A base that supports snapshots."""
 
     def snapshot(self) -> BaseSnapshot:
-        """Return a snapshot of the committed state.
-
-        Until it is closed, changed data keeps its space.
-        """
+        """Return a snapshot of the committed state. Until it is closed, changed data keeps its space."""
         ...
 
 
@@ -566,10 +557,7 @@ class BytesStore(Protocol):
         ...
 
     def range(self, from_key: bytes | None, to_key: bytes | None, reverse: bool) -> Iterator[tuple[bytes, bytes]]:
-        """Return an iterator over the entries with from_key <= key < to_key.
-
-        In byte order, or reversed; None leaves an end open.
-        """
+        """Yield the entries with from_key <= key < to_key, in byte order or reversed. None leaves an end open."""
         ...
 
     def approximate_num_entries(self) -> int:

@@ -73,17 +73,9 @@ class TaskCommit:
 class StreamTask:
     """Runs one sub-topology on one partition.
 
-    The constructor creates nodes and stores; no user code runs before `initialize`.
-
-    Args:
-        spec: the sub-topology.
-        task_id: the id of the task.
-        config: the configuration.
-        base: the committed state.
-        partitions: the number of partitions of each topic that sinks write to.
-        checkpoint: that of the last commit; None for a new task.
-        wall_clock_ms: the wall-clock time.
-        environment: the services of its host.
+    The constructor creates nodes and stores; no user code runs before `initialize`. `base` has the committed state,
+    `partitions` the number of partitions of each topic that sinks write to, and `environment` the services of the host.
+    `checkpoint` is that of the last commit, None for a new task.
     """
 
     def __init__(
@@ -176,10 +168,7 @@ class StreamTask:
             node.init()
 
     def add_source_topic(self, topic: str, source_name: str) -> None:
-        """Also read `topic`, which matches the pattern of the source node `source_name`.
-
-        Raises StreamsError for an unknown node.
-        """
+        """Also read `topic`, which matches the pattern of node `source_name`; raises StreamsError if unknown."""
         for source in self._topology.sources:
             if source.name == source_name:
                 self._group.add_source_topic(topic, source)
@@ -190,9 +179,7 @@ class StreamTask:
     def add_records(self, topic: str, partition: int, batch: RecordBatch, lane: int = 0) -> None:
         """Buffer records of a partition, as bytes, offsets ascending.
 
-        lane: the upstream task of a shuffle.
-
-        Raises StreamsError for a topic that no source of the task reads.
+        lane: the upstream task of a shuffle. Raises StreamsError for a topic that no source of the task reads.
         """
         self._placement.look(TopicPartition(topic, partition), batch)
         self._group.add(TopicPartition(topic, partition), lane, batch)
@@ -414,10 +401,7 @@ class StreamTask:
             self._topology.before_each(node, call)
 
     def tap(self, node: str, limit: int) -> None:
-        """Keep the last `limit` records that reach `node`, for `tapped`.
-
-        Does nothing if the task does not have the node.
-        """
+        """Keep the last `limit` records that reach `node`, for `tapped`. Does nothing without such a node."""
         if node in self._topology.nodes and self._context.taps.open(node, limit):
             self._topology.tap(node)
 
@@ -440,10 +424,7 @@ class StreamTask:
         self._context.source_records.forget()
 
     def drain_in_order(self) -> Iterator[SentRecord]:
-        """Remove and yield the output by record in the order of sending, across topics.
-
-        For a driver that displays it.
-        """
+        """Remove and yield the output by record in the order of sending, across topics. A driver displays it."""
         return self._collector.drain_in_order()
 
     def changes(self) -> Changes:
@@ -456,10 +437,7 @@ class StreamTask:
         self._context.commit_requested = False
 
     def checkpoint(self) -> TaskCheckpoint:
-        """Return the task's persistent values besides stores.
-
-        The lane offsets are those after the output taken so far.
-        """
+        """Return the task's persistent values besides stores. Lane offsets include the output taken so far."""
         return TaskCheckpoint(
             self._context.stream_time,
             dict(self._group.partition_times),
@@ -479,10 +457,7 @@ class StreamTask:
 
     @property
     def dropped_records(self) -> Mapping[str, int]:
-        """The number of records dropped since the creation of the task, by node.
-
-        Kafka metric: dropped-records-total.
-        """
+        """The number of records dropped since the task began, by node (Kafka metric: dropped-records-total)."""
         return by_place(self._context.dropped_records)
 
     @property
@@ -491,10 +466,7 @@ class StreamTask:
         return self._context.commit_requested
 
     def close(self) -> None:
-        """Close the processors, then the stores; uncommitted data is lost.
-
-        Raises the first error of a processor after all are closed.
-        """
+        """Close processors, then stores; uncommitted data is lost. Raises the first error of a processor at the end."""
         first: StreamsError | None = None
         for node in self._topology.processors:
             try:

@@ -275,9 +275,7 @@ class Answers:
     def _kept(self, kept: KeptLetter, skips_invalid: bool) -> Answer:
         """Return a record of the topic of dead letters, with short texts for users' data.
 
-        Args:
-            kept: the record.
-            skips_invalid: as for `redrive_command`.
+        skips_invalid: as for `redrive_command`.
         """
         record, letter = kept.record, kept.letter
         found = {
@@ -489,10 +487,7 @@ class Answers:
                 yield f"The last commit{of} is {age_ms} ms old, more than {max_age_ms} ms."
 
     def _unseen(self, state: State | None) -> Iterable[str]:
-        """Yield the reason if no other process is seen to run the application.
-
-        state: the observed state.
-        """
+        """Yield the reason if, by the observed `state`, no other process runs the application."""
         if self._is_watched and state not in (State.RUNNING, State.REBALANCING):
             what = "cannot see whether another one runs it" if state is None else "no process runs it"
             yield f"This process only watches the application, and {what}."

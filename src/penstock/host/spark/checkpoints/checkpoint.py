@@ -71,24 +71,18 @@ class Manifest:
 
     Args:
         tasks: by task id as text.
-        planned_ms: time at which the epoch was planned.
-        committed_ms: time at which the epoch was committed.
-        offsets: position reached in each topic.
-        input: by topic.
-        output: by topic.
-        records_out: records written to topics.
+        planned_ms, committed_ms: times at which the epoch was planned and committed.
+        commit_ms, phases_ms: durations of the commit, and of each phase of the epoch.
+        offsets, global_offsets: positions reached in each topic, and in the topics of global stores.
+        input, output: by topic.
+        records_out, bytes_sent: records written to topics; bytes that tasks sent to topics and to one another.
         printed: text that user functions printed.
         removed: the state of stores that the program no longer has, by `removed_holder`.
-        processed: records by task.
-        dropped: records by task.
-        bytes_sent: bytes that tasks sent to topics and to one another.
-        commit_ms: duration of the commit.
+        processed, dropped: records by task.
         measured: by task and operation; the empty name has the measurements that belong to no task.
         sensors: measurements of the users' own sensors, of all tasks together.
-        global_offsets: positions reached in the topics of global stores.
         read_to_ms: upper bound (exclusive) of the timestamps read from aligned topics (`EpochOffset`).
         leader_epochs: by topic and partition (`EpochOffset`).
-        phases_ms: duration of each phase of the epoch.
         lagging: by topic, the partitions that had more to read (`EpochOffset`).
         idle_ms: as in `EpochOffset`; None in manifests of earlier versions of Penstock, which did not record it.
         workers: machine and process of each task that had input or state to process.
@@ -123,10 +117,7 @@ class Manifest:
     leader_epochs: Mapping[str, list[int]] = field(default_factory=dict)
 
     def entry(self, task: str) -> TaskEntry:
-        """Return the entry of `task`, or of a holder of removed state.
-
-        Before its first commit, the entry is empty.
-        """
+        """Return the entry of `task`, or of a holder of removed state. It is empty before the first commit."""
         return self.tasks.get(task) or self.removed.get(task) or TaskEntry()
 
     def segments(self) -> set[tuple[str, str]]:
@@ -141,12 +132,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class RemovedStore:
-    """A store whose state is kept although the program no longer has it.
-
-    Args:
-        layout: the store's layout.
-        partitions: number of its partitions.
-    """
+    """A store whose state is kept although the program no longer has it."""
 
     layout: str
     partitions: int
@@ -163,13 +149,10 @@ class RemovedStore:
 
 @dataclass(frozen=True)
 class Metadata:
-    """The current topology version of a checkpoint, and the properties required of its program.
-
-    A program must share these properties to continue the checkpoint.
+    """The current topology version, and the properties a program must share to continue the checkpoint.
 
     Args:
-        checkpoint_id: the identity of the checkpoint through all its topology versions; drawn at random.
-        query_id: the identity of this version; drawn at random.
+        checkpoint_id, query_id: random identities of the checkpoint through all its topology versions, and of this one.
         begin: the offsets at which this version started to read each source topic, one per partition.
         partitions: Spark partitions of each level.
         sink_partitions: partitions of the sink, and of the commits topic.
@@ -178,7 +161,6 @@ class Metadata:
         transactional: whether the application writes in transactions.
         start_epoch: the epoch of the first manifest of this version, with the state that it took over; 0 without one.
         start_ms: the clock of that epoch.
-        removed: stores whose state is kept although the program no longer has them.
         topic_ids: the ids of the source topics and of the topics of global stores, if the brokers assign ids.
         former_owners: query ids of other checkpoints whose committed epochs may be in the commits topic, because this
             checkpoint replaces them; None if the next start accepts all of them.
@@ -202,17 +184,12 @@ class Metadata:
 
 
 def removed_holder(store: str, partition: int) -> str:
-    """Return the name of a partition of a removed store.
-
-    It is its name in a manifest, and the directory of its segments.
-    """
+    """Return the name of a removed store's partition, in manifests and as directory of segments."""
     return f"removed-{store}-{partition}"
 
 
 class Checkpoint:
-    """Reads and writes the files of one checkpoint.
-
-    Any number of processes may have it open.
+    """Reads and writes the files of one checkpoint. Any number of processes may have it open.
 
     Args:
         uri: a path, or a URI of a file system that pyarrow supports (file, hdfs, s3, gs ...).
@@ -251,11 +228,7 @@ class Checkpoint:
         self._spark.clear()
 
     def forget_other_descriptions(self, digest: str) -> None:
-        """Delete the obsolete descriptions, and Spark's log of a checkpoint of format 2.
-
-        Args:
-            digest: of the description that is kept.
-        """
+        """Delete the descriptions other than `digest`, and Spark's log of a checkpoint of format 2."""
         for each in self._spark.find(""):
             if each.name != _DATA_FRAMES:
                 self._spark.delete_directory(each.name)
@@ -309,21 +282,14 @@ class Checkpoint:
         self._files.write(f"plans/{digest}", sealed(data))
 
     def _document(self, path: str) -> tuple[bytes, bool] | None:
-        """Return the content of a small file, and whether it is of format 2.
-
-        None if the file is absent. Files of format 2 have no digests. Raises TaskCorruptedError if the file is damaged.
-        """
+        """Return a small file and whether its format is 2, None if absent. Raises TaskCorruptedError if damaged."""
         data = self._files.read(path)
         if data is None or not is_sealed(data):
             return None if data is None else (data, True)
         return unsealed(data, self._name(path)), False
 
     def _check_format(self, fields: Mapping[str, Any], is_format_2: bool, name: str) -> None:
-        """Check the format of a file.
-
-        Raises IncompatibleCheckpointError for another format, TaskCorruptedError if the file lacks the digest of its
-        format.
-        """
+        """Raise IncompatibleCheckpointError for another format, TaskCorruptedError without the format's digest."""
         found = fields.get("format")
         if found not in (FORMAT, _FORMAT_2):
             raise IncompatibleCheckpointError(
@@ -347,12 +313,9 @@ class Checkpoint:
         file here or at their next check. No file is ever replaced, so a late driver changes nothing for a newer one. A
         driver that was overtaken stays overtaken: it takes no second number here, whatever the reason of its restart.
 
-        Args:
-            at_least: the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
-            before_write: called when the number is chosen but not yet visible.
-
-        Raises:
-            TaskMigratedError: another driver is newer.
+        `at_least` is the generation of the last manifest: a copy of a checkpoint may lack the files of generations.
+        `before_write` is called when the number is chosen but not yet visible. Raises TaskMigratedError if another
+        driver is newer.
         """
         self.check_not_overtaken()
         turn = (max(self.read_generation(), at_least) >> _TOKEN_BITS) + 1
@@ -383,10 +346,7 @@ class Checkpoint:
         return [int(each.name) for each in self._files.find("generations") if each.name.isdigit()]
 
     def read_savepoint(self) -> dict[str, Any] | None:
-        """Return the description of this savepoint, None if this is no savepoint or not complete.
-
-        Raises TaskCorruptedError if the file is damaged.
-        """
+        """Return the savepoint's description, None if absent or incomplete; raises TaskCorruptedError if damaged."""
         found = self._document("savepoint")
         return None if found is None else parsed(found[0], self._name("savepoint"))
 
@@ -404,8 +364,7 @@ class Checkpoint:
     def read_manifest(self, epoch: int, query_id: str) -> Manifest | None:
         """Return the manifest of `epoch`, None if absent.
 
-        The manifest of epoch 0 is empty and always present. Raises IncompatibleCheckpointError for another format,
-        TaskCorruptedError if the file is damaged.
+        The manifest of epoch 0 is empty and always present. Raises the errors of `read_metadata`.
         """
         if epoch == 0:
             return Manifest(query_id, 0, 0, 0, 0, {})
@@ -452,10 +411,7 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ offsets
 
     def write_offset(self, epoch: int, generation: int, fields: Mapping[str, Any]) -> None:
-        """Log the end offsets of `epoch`, as planned by the driver of `generation`.
-
-        The file is durable on return.
-        """
+        """Log the end offsets of `epoch`, planned by the driver of `generation`; durable on return."""
         self._files.write(_offset_path(epoch, generation), sealed(orjson.dumps(fields)))
 
     def read_offset(self, epoch: int) -> dict[str, Any] | None:
@@ -524,10 +480,7 @@ class Checkpoint:
         return self._files.read_range(_segment_path(task, segment), offset, length)
 
     def write_segment(self, task: str, segment: str, data: bytes, before_rename: Callable[[], None]) -> None:
-        """Write a segment.
-
-        Writing it again, or at the same moment as others, is harmless: equal ids mean equal bytes.
-        """
+        """Write a segment. Repeated and simultaneous writes are harmless: equal ids mean equal bytes."""
         self._files.write_once(_segment_path(task, segment), data, before_rename)
 
     def whole_segment(self, task: str, segment: str) -> bytes:
@@ -557,10 +510,7 @@ class Checkpoint:
     # ------------------------------------------------------------------------------------------------ restores
 
     def state_directories(self) -> list[str]:
-        """Return the tasks, and holders of removed state, with a directory of segments.
-
-        Lists a directory.
-        """
+        """Return the tasks, and holders of removed state, with a directory of segments. Lists a directory."""
         return sorted(each.name for each in self._files.find("state") if each.is_directory)
 
     def write_restore_state(self, name: str, data: bytes) -> None:

@@ -203,13 +203,8 @@ def restore(
 ) -> Metadata:
     """Create a checkpoint of the application `application_id` from a savepoint.
 
-    The next start of the application continues from there.
-
-    Args:
-        savepoint: the savepoint.
-        checkpoint: the new checkpoint.
-        application_id: of the application that continues.
-        partitions: the new number of partitions (tasks) of all stores, or of some by name; None keeps their numbers.
+    The next start of the application continues from there. `partitions` is the new number of partitions (tasks) of all
+    stores, or of some by name; None keeps their numbers.
 
     Raises:
         StreamsError: there is no complete savepoint, a checkpoint already exists, or the keys cannot be redistributed.

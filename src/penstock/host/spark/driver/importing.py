@@ -68,12 +68,7 @@ def make_checkpoint(
 ) -> Metadata:
     """Create the checkpoint of an application from the states of its tasks; return its metadata.
 
-    Args:
-        built: the topology.
-        config: of the application.
-        checkpoint: where to create it.
-        admin: a client of the brokers.
-        states: of all tasks, consumed one at a time. If the iterable raises, no checkpoint remains.
+    `states` covers all tasks and is consumed one at a time. If the iterable raises, no checkpoint remains.
 
     Raises:
         StreamsError: a checkpoint already exists. Also raises the errors of `preparation.check`.

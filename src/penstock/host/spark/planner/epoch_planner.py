@@ -161,8 +161,7 @@ class EpochPlanner:
 
         An epoch that an earlier run planned and did not commit comes first.
         """
-        # Some of its output may be in the topics, so it must run with the same positions and the same time, whatever
-        # the topics have now.
+        # Some of its output may be in the topics, so its positions and time must stay, whatever the topics have now.
         planned_before = self._description.planned
         if planned_before is not None and planned_before.epoch == start.epoch + 1:
             return planned_before
