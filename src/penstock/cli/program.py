@@ -96,7 +96,7 @@ def load_program(path: Path) -> LoadedProgram:
     directory = str(path.resolve().parent)
     hiding = Path(directory, "penstock.py")
     if hiding.exists():
-        raise ProgramError(f"{hiding} hides the package penstock from programs beside it: give the file another name.")
+        raise ProgramError(f"{hiding} hides the package penstock from programs next to it: give the file another name.")
     # Modules next to the file are found here and, through the environment, by workers that are started later.
     sys.path.insert(0, directory)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (directory, os.environ.get("PYTHONPATH"))))

@@ -128,7 +128,7 @@ def produce(
     create: Annotated[bool, typer.Option("--create", help="Create the topic if it does not exist.")] = False,
     brokers: BrokerOptions,
 ) -> None:
-    """Write each line of standard input to a topic as a record; the text null stands for no key and no value.
+    """Write each line of standard input to a topic as a record; the text null means no key or no value.
 
     Lines are UTF-8 and end with LF, CR LF or CR. A topic that does not exist is an error without --create, unless the
     brokers have no topics at all.

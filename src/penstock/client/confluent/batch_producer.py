@@ -22,11 +22,12 @@ from penstock.record import PartitionBatch, TopicPartition
 
 
 class Deliveries:
-    """Keeps the end of each partition after its last delivered record, records that were refused, and the first that
-    was not delivered for another reason, rather one of its own; the client refers to it, and it to nobody."""
+    """Keeps the ends of partitions, refused records, and the first record that failed for another reason.
+
+    A failure of its own comes before a consequence of another. The client refers to it; it refers to no client.
+    """
 
     def __init__(self) -> None:
-        """Know of nothing."""
         self._last: dict[tuple[str | None, int | None], int] = {}
         self._failed: tuple[Code, TopicPartition] | None = None
         self._refused: dict[tuple[str | None, int | None, bytes | None, bytes | None], Code] = {}
@@ -34,7 +35,7 @@ class Deliveries:
         """How many records were not delivered."""
 
     def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
+        """Record the report of one record (a callback of librdkafka)."""
         if error is None:  # mostly, and for each record: as little as possible
             self._last[message.topic(), message.partition()] = message.offset() or 0
             return
@@ -46,7 +47,7 @@ class Deliveries:
             self._failed = error, TopicPartition(message.topic() or "", message.partition() or 0)
 
     def written(self, partition: TopicPartition, end: int) -> None:
-        """Take the end of a partition after records that were written without librdkafka."""
+        """Record the end of a partition after records that were written without librdkafka."""
         self._last[partition] = end - 1
 
     def has_failed(self) -> bool:

@@ -23,13 +23,13 @@ _PARTITIONER = "murmur2_random"
 
 
 class _Deliveries:
-    """Keeps the first record that was not delivered; the client refers to it, and it to nobody."""
+    """Keeps the first record that was not delivered. The client refers to it; it refers to no client."""
 
     def __init__(self) -> None:
         self.failed: tuple[Code, str, int | None] | None = None
 
     def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
+        """Record the report of one record (a callback of librdkafka)."""
         if error is not None and self.failed is None:
             self.failed = (error, message.topic() or "", message.partition())
 
@@ -56,7 +56,7 @@ class ConfluentProducer:
         timestamp: int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Take a record to be written in the background; see `client.api.Producer`."""
+        """Write a record in the background; see `client.api.Producer`."""
         client = self._open()
         self._topic = topic
         if timestamp == 0:

@@ -95,7 +95,7 @@ class Reports:
         self._failed: list[tuple[Code, Message]] = []
 
     def delivered(self, error: Code | None, message: Message) -> None:
-        """Take the report of one record (a callback of librdkafka)."""
+        """Record the report of one record (a callback of librdkafka)."""
         if error is not None:
             self._failed.append((error, message))
 
@@ -155,7 +155,7 @@ class Refusals:
         return ONE_BY_ONE if self._times else {}
 
     def take(self, reported: Mapping[_Place, Code]) -> KafkaError:
-        """Take what was reported of records; return the error for it, which tells whether to make them again."""
+        """Record refused records; return their error, whose class says whether to make them again."""
         if self._times:
             self._codes.update(reported)
         self._pending.update(reported)

@@ -316,8 +316,7 @@ class ConfluentTransactionalProducer:
         return error
 
     def _end(self) -> None:
-        """Abort; a client that cannot, or of which nobody knows what it has committed, is thrown away, and the next one
-        ends what it left open."""
+        """Abort. A client that cannot, or whose commits are unknown, is replaced; the next one ends its transaction."""
         client, self._client = self._client, None
         self._offsets.forget()  # the next transaction may have another epoch
         if client is not None and self._is_open and not self._time_zero.has_written:

@@ -12,8 +12,8 @@ zombies harmless:
 3. Then the transaction. If it fails for whatever reason the producer is thrown away, and the next attempt begins at 1.
    So is a producer that does not answer: it could not abort, and what it still does after the fence is refused.
 
-Between 1 and the end of 3 nobody else can have written under the transactional id, or this producer is fenced and its
-transaction fails.
+Between 1 and the end of 3 no other producer can have written under the transactional id, or this producer is fenced
+and its transaction fails.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class TransactionalWriter:
             if not self._time_zero.claim(left):
                 self._producer = None
             try:
-                # Fence first, then look: what is committed after the fence stays so, as nobody else can write any more.
+                # Fence first, then look: what is committed after the fence stays so: no other producer can write.
                 connection, producer = self._ready(one_by_one)
                 if self._is_committed(epoch, owner, note):
                     return False
@@ -271,8 +271,10 @@ class TransactionalWriter:
         self._ready(one_by_one=False)
 
     def has_written(self, epoch: int, owner: str) -> bool:
-        """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed; from then on
-        nobody else can write it. Raises as `write`."""
+        """Fence the previous writer, and return whether the output of `epoch` of `owner` is committed.
+
+        From then on no other writer can write it. Raises as `write`.
+        """
         self.fence()
         return self._is_committed(epoch, owner, "")
 
@@ -336,7 +338,7 @@ class TransactionalWriter:
             return self._was_committed(epoch)
         writer, _, written_note = (found.metadata or "").partition(" ")
         if writer != owner:
-            # The marker of an earlier topology version is expected until this one has written; after that, nobody but
+            # The marker of an earlier topology version is expected until this one has written; after that, only
             # another program can have replaced it.
             if self._seen == owner:
                 raise TaskMigratedError(

@@ -142,8 +142,8 @@ def offsets_of(
             text = PartitionMetadata(time, {**remembered, **moved}).encode()
         if len(text) > MOST_BYTES:
             raise StreamsError(
-                f"Task {task} cannot commit the offset of {partition}: the metadata beside it are {len(text)} bytes, "
-                f"and brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
+                f"Task {task} cannot commit the offset of {partition}: its metadata has {len(text)} bytes, and "
+                f"brokers accept {MOST_BYTES} (offset.metadata.max.bytes). Its processors and stores remember "
                 f"{len(remembered)} values: give them shorter names."
             )
         offsets[partition] = OffsetAndMetadata(offset, text)
