@@ -74,9 +74,7 @@ def _length(node: Function | ast.ClassDef) -> int:
 def main() -> None:
     """Print the table."""
     found = modules()
-    print(
-        "| building | modules | lines | of code | module: median / p90 / max | function: median / p90 / max | largest class |"
-    )
+    print("| building | modules | lines | of code | module (median / p90 / max) | function | largest class |")
     print("|---|---:|---:|---:|---|---|---:|")
     for building in dict.fromkeys(reversed(BUILDINGS.values())):
         print(f"| {building} | {row([each for each in found if building_of(each.name) == building])} |")
