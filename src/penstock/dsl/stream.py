@@ -93,7 +93,7 @@ class KStream(StreamJoins[K, V]):
 
     @property
     def key_serde(self) -> Serde | None:
-        """The key serde inherited by operators (Kafka class: AbstractStream).
+        """The key serde inherited by operators, as in Kafka's AbstractStream.
 
         None means the configured default.
         """
